@@ -1,0 +1,1 @@
+"""Message declarations, one file for each API."""
