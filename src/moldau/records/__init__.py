@@ -1,0 +1,1 @@
+"""Record batches (format v2): header view, build, iterate, compress, validate, control records."""
