@@ -1,0 +1,1 @@
+"""One partition's log in one directory, and the directories that hold many."""
