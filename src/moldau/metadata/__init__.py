@@ -1,0 +1,1 @@
+"""Metadata records, the cluster image and its deltas."""

@@ -1,0 +1,1 @@
+"""The metadata quorum's log and its leadership."""
