@@ -1,0 +1,1 @@
+"""Decisions about the cluster: requests in, metadata records and replies out."""

@@ -1,0 +1,1 @@
+"""A broker's replicas: leadership, high watermark, fetch sessions, purgatory."""
