@@ -1,0 +1,451 @@
+"""The offsets that groups have committed: kept, fetched, deleted, expired.
+
+Offsets belong to a group by its id alone. A group that has no members and never had any, as of a consumer
+that assigns itself its partitions, comes to be with its first offset, and goes with its last.
+
+What a transaction commits is pending until its marker: then it counts, unless a commit that came later in the
+log counts already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from moldau.coordinator.decision import NOTHING, Decision, Waiter
+from moldau.coordinator.record import CoordinatorRecord
+from moldau.coordinator.timers import Timers
+from moldau.groups.environment import GroupEnvironment
+from moldau.groups.group import CheckPartition, Group, GroupStore
+from moldau.groups.records import (
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from moldau.metadata.delta import Delta
+from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.ids import ZERO_UUID, Uuid
+from moldau.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from moldau.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from moldau.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from moldau.wire.schema import Message
+
+# With an expiry of its own, which clients before Kafka 2.1 could ask for, an offset has the one layout that
+# has a place for it.
+_VALUE_VERSION = 4
+_VALUE_VERSION_WITH_EXPIRY = 1
+_NO_RETENTION = -1
+_NO_OFFSET = -1
+_GROUP_ID_NOT_FOUND_FROM = 9
+
+# Looked at in one go: others get their turn before all groups of a large shard were.
+GROUPS_AT_ONCE = 500
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: Uuid
+    sequence: int
+    """Grows in the order of the log."""
+
+
+class ExpireOffsets(NamedTuple):
+    """The timer's event. `groups` are those that this round has still to look at; None begins one."""
+
+    groups: tuple[str, ...] | None = None
+
+
+OffsetsOfTopics = dict[str, dict[int, CommittedOffset]]
+CreateGroup = Callable[[str], Group]
+
+
+class Offsets:
+    """A part of the shard. `create_group` makes the group of a consumer that has an offset and no members."""
+
+    def __init__(
+        self, groups: GroupStore, timers: Timers, environment: GroupEnvironment, create_group: CreateGroup
+    ) -> None:
+        self._groups = groups
+        self._timers = timers
+        self._environment = environment
+        self._create_group = create_group
+        self._by_group: dict[str, OffsetsOfTopics] = {}
+        self._pending: dict[int, dict[str, OffsetsOfTopics]] = {}  # by producer id
+        self._open_transactions: dict[str, set[int]] = {}  # producer ids by group
+        self._sequence = 0
+        self.commits = 0
+        self.deletions = 0
+        self.expirations = 0
+
+    # ------------------------------------------------------------ to look at
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        return self._by_group.get(group_id, {})
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        topics = self._by_group.get(group_id)
+        return None if topics is None else topics.get(topic, {}).get(partition)
+
+    def count(self) -> int:
+        return sum(len(each) for topics in self._by_group.values() for each in topics.values())
+
+    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction is about to commit an offset there."""
+        return any(
+            partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
+            for producer_id in self._open_transactions.get(group_id, ())
+        )
+
+    # ------------------------------------------------------------ commit
+
+    def decide_commit(
+        self, now_ms: int, request: OffsetCommitRequest, version: int
+    ) -> Decision[OffsetCommitResponse]:
+        """The topics of the request exist, and are named as well as identified."""
+        check = self._check_commit(request, version)
+        metadata_max = self._environment.config.offsets.offset_metadata_max_bytes
+        expire_timestamp, value_version = -1, _VALUE_VERSION
+        if request.retention_time_ms != _NO_RETENTION:
+            expire_timestamp = now_ms + request.retention_time_ms
+            value_version = _VALUE_VERSION_WITH_EXPIRY
+        records = []
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                metadata = partition.committed_metadata or ""
+                if len(metadata) > metadata_max:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    if check is not None:
+                        check(topic.name, topic.topic_id, partition.partition_index)
+                    code = ErrorCode.NONE
+                    records.append(
+                        CoordinatorRecord(
+                            OffsetCommitKey(
+                                group=request.group_id, topic=topic.name, partition=partition.partition_index
+                            ),
+                            OffsetCommitValue(
+                                offset=partition.committed_offset,
+                                leader_epoch=partition.committed_leader_epoch,
+                                metadata=metadata,
+                                commit_timestamp=now_ms,
+                                expire_timestamp=expire_timestamp,
+                                topic_id=topic.topic_id,
+                            ),
+                            value_version,
+                        )
+                    )
+                partitions.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                )
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        self.commits += len(records)
+        return Decision(records=records, reply=OffsetCommitResponse(topics=topics))
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            return group.check_offset_commit(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                is_transactional=False,
+                version=version,
+            )
+        if request.generation_id_or_member_epoch >= 0:
+            # Without a generation it is a consumer that assigns itself its partitions, or a tool.
+            if version >= _GROUP_ID_NOT_FOUND_FROM:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return None
+
+    # ------------------------------------------------------------ fetch
+
+    def decide_fetch(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> Decision[OffsetFetchResponseGroup]:
+        """All topics of the group if the request names none."""
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            group.check_offset_fetch(request.member_id, request.member_epoch)
+        known = self._by_group.get(request.group_id, {})
+        if request.topics is None:
+            image = self._environment.image
+            asked = []
+            for name, partitions in known.items():
+                topic = image.topics.get(name)
+                topic_id = ZERO_UUID if topic is None else topic.topic_id
+                asked.append((name, topic_id, list(partitions)))
+        else:
+            asked = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+        topics = []
+        for name, topic_id, indexes in asked:
+            of_topic = known.get(name, {})
+            partitions_told = [
+                self._fetched(request.group_id, name, topic_id, index, of_topic.get(index), require_stable)
+                for index in indexes
+            ]
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions_told))
+        return Decision(reply=OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
+
+    def _fetched(
+        self,
+        group_id: str,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        committed: CommittedOffset | None,
+        require_stable: bool,
+    ) -> OffsetFetchResponsePartitions:
+        code = ErrorCode.NONE
+        if (
+            require_stable
+            and group_id in self._open_transactions
+            and self.has_pending(group_id, topic, index)
+        ):
+            code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        elif committed is not None and (
+            ZERO_UUID in (topic_id, committed.topic_id) or topic_id == committed.topic_id
+        ):
+            return OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+            )
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+        )
+
+    # ------------------------------------------------------------ delete
+
+    def decide_delete(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
+        group = self._groups.find(request.group_id)
+        group.check_offset_delete()
+        records = []
+        topics = []
+        for topic in request.topics:
+            code = ErrorCode.NONE
+            if group.is_subscribed_to(topic.name):
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            partitions = []
+            for asked in topic.partitions:
+                index = asked.partition_index
+                partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+                if not code and self._is_known(request.group_id, topic.name, index):
+                    records.append(_tombstone(request.group_id, topic.name, index))
+            topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+        self.deletions += len(records)
+        return Decision(records=records, reply=OffsetDeleteResponse(topics=topics))
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """What deletes all offsets of a group, those of open transactions too."""
+        known = {
+            (topic, partition): None
+            for topics in self._all_of(group_id)
+            for topic, partitions in topics.items()
+            for partition in partitions
+        }
+        return [_tombstone(group_id, topic, partition) for topic, partition in known]
+
+    def _all_of(self, group_id: str) -> Iterator[OffsetsOfTopics]:
+        yield self._by_group.get(group_id, {})
+        for producer_id in self._open_transactions.get(group_id, ()):
+            yield self._pending[producer_id].get(group_id, {})
+
+    def _is_known(self, group_id: str, topic: str, partition: int) -> bool:
+        return any(partition in topics.get(topic, {}) for topics in self._all_of(group_id))
+
+    # ------------------------------------------------------------ what happens by itself
+
+    def on_loaded(self, now_ms: int) -> Decision[Any]:
+        self._set_timer(now_ms)
+        image = self._environment.image
+        return Decision(
+            records=[
+                _tombstone(group_id, topic, index)
+                for group_id, topics in self._by_group.items()
+                for topic, partitions in topics.items()
+                for index, committed in partitions.items()
+                # Its topic was deleted before anybody here could be told.
+                if committed.topic_id != ZERO_UUID and image.topic_by_id(committed.topic_id) is None
+            ],
+            is_atomic=False,
+        )
+
+    def on_image(self, now_ms: int, delta: Delta) -> Decision[Any]:
+        """Offsets of a deleted topic go with it: another one of its name has other records."""
+        if not delta.deleted_topics:
+            return NOTHING
+        deleted = {topic.name for topic in delta.deleted_topics.values()}
+        known = {
+            (group_id, topic, partition): None
+            for by_group in (self._by_group, *self._pending.values())
+            for group_id, topics in by_group.items()
+            for topic in deleted & topics.keys()
+            for partition in topics[topic]
+        }
+        return Decision(records=[_tombstone(*place) for place in known], is_atomic=False)
+
+    def on_unloaded(self) -> Sequence[Waiter[Any]]:
+        return ()
+
+    @property
+    def timer_handlers(self) -> Mapping[type, Callable[[int, Any], Decision[Any]]]:
+        return {ExpireOffsets: self._on_expire}
+
+    def _set_timer(self, now_ms: int) -> None:
+        interval_ms = self._environment.config.offsets.retention_check_interval_ms
+        self._timers.set(ExpireOffsets, now_ms + interval_ms, ExpireOffsets())
+
+    def _on_expire(self, now_ms: int, event: ExpireOffsets) -> Decision[Any]:
+        """Forgets what expired, and groups that have neither members nor offsets."""
+        left = tuple(self._groups.groups) if event.groups is None else event.groups
+        records: list[CoordinatorRecord] = []
+        for group_id in left[:GROUPS_AT_ONCE]:
+            group = self._groups.get(group_id)
+            if group is None:
+                continue
+            expired, is_all = self._expired(now_ms, group)
+            records += expired
+            self.expirations += len(expired)
+            if is_all and group.is_empty() and group.should_expire():
+                records += group.tombstones()
+        if len(left) > GROUPS_AT_ONCE:
+            self._timers.set(ExpireOffsets, now_ms, ExpireOffsets(left[GROUPS_AT_ONCE:]))
+        else:
+            self._set_timer(now_ms)
+        return Decision(records=records, is_atomic=False)
+
+    def _expired(self, now_ms: int, group: Group) -> tuple[list[CoordinatorRecord], bool]:
+        """Tombstones for what has expired, and whether that is everything that the group has."""
+        retention_ms = self._environment.config.offsets.retention_minutes * 60_000
+        group_id = group.group_id
+        records = []
+        is_all = group_id not in self._open_transactions
+        for topic, partitions in self._by_group.get(group_id, {}).items():
+            if group.is_subscribed_to(topic):
+                is_all = False
+                continue
+            for index, committed in partitions.items():
+                base_ms = group.offset_expiration_base_ms(topic, committed.commit_timestamp)
+                if committed.expire_timestamp >= 0:
+                    is_expired = base_ms is not None and now_ms >= committed.expire_timestamp
+                else:
+                    is_expired = base_ms is not None and now_ms - base_ms >= retention_ms
+                if is_expired and not self.has_pending(group_id, topic, index):
+                    records.append(_tombstone(group_id, topic, index))
+                else:
+                    is_all = False
+        return records, is_all
+
+    # ------------------------------------------------------------ apply
+
+    @property
+    def appliers(self) -> Mapping[type[Message], Callable[[CoordinatorRecord, int], None]]:
+        return {OffsetCommitKey: self._apply, LegacyOffsetCommitKey: self._apply_legacy}
+
+    def _apply(self, record: CoordinatorRecord, producer_id: int) -> None:
+        key, value = record.key, record.value
+        assert isinstance(key, OffsetCommitKey)
+        if value is None:
+            self._forget(key.group, key.topic, key.partition)
+            return
+        assert isinstance(value, OffsetCommitValue)
+        self._sequence += 1
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            self._sequence,
+        )
+        self._keep(key.group, key.topic, key.partition, committed, producer_id)
+
+    def _apply_legacy(self, record: CoordinatorRecord, producer_id: int) -> None:
+        key, value = record.key, record.value
+        assert isinstance(key, LegacyOffsetCommitKey)
+        if value is None:
+            self._forget(key.group, key.topic, key.partition)
+            return
+        assert isinstance(value, LegacyOffsetCommitValue)
+        self._sequence += 1
+        committed = CommittedOffset(
+            value.offset, -1, value.metadata, value.commit_timestamp, -1, ZERO_UUID, self._sequence
+        )
+        self._keep(key.group, key.topic, key.partition, committed, producer_id)
+
+    def _keep(
+        self, group_id: str, topic: str, partition: int, committed: CommittedOffset, producer_id: int
+    ) -> None:
+        if group_id not in self._groups.groups:
+            self._create_group(group_id)
+        by_group = self._by_group
+        if producer_id >= 0:
+            by_group = self._pending.setdefault(producer_id, {})
+            self._open_transactions.setdefault(group_id, set()).add(producer_id)
+        topics = by_group.get(group_id)
+        if topics is None:
+            topics = by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = committed
+
+    def _forget(self, group_id: str, topic: str, partition: int) -> None:
+        for topics in self._all_of(group_id):
+            _remove(topics, topic, partition)
+        if not self._by_group.get(group_id, True):
+            del self._by_group[group_id]
+
+    def apply_marker(self, producer_id: int, *, is_committed: bool) -> None:
+        for group_id, topics in self._pending.pop(producer_id, {}).items():
+            open_ids = self._open_transactions[group_id]
+            open_ids.discard(producer_id)
+            if not open_ids:
+                del self._open_transactions[group_id]
+            if not is_committed:
+                continue
+            for topic, partitions in topics.items():
+                for index, committed in partitions.items():
+                    known = self.get(group_id, topic, index)
+                    if known is None or known.sequence < committed.sequence:
+                        of_topics = self._by_group.setdefault(group_id, {})
+                        of_topics.setdefault(topic, {})[index] = committed
+
+
+def _remove(topics: OffsetsOfTopics, topic: str, partition: int) -> None:
+    partitions = topics.get(topic)
+    if partitions is not None:
+        partitions.pop(partition, None)
+        if not partitions:
+            del topics[topic]
+
+
+def _tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
