@@ -1,0 +1,1 @@
+"""Sockets: acceptor, connections, request and response queues."""

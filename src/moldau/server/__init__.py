@@ -1,0 +1,1 @@
+"""A node: composition, lifecycle, configuration, metrics and request handlers."""
