@@ -1,0 +1,1 @@
+"""The `moldau` command: one file per subcommand, loaded when it is called."""

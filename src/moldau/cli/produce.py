@@ -1,0 +1,182 @@
+"""`moldau produce`: the lines of standard input as records."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from moldau.cli.output import CommandError, bytes_from_json
+from moldau.cli.remote import bootstrap_option, describe, with_cluster
+from moldau.cli.stdin import LineTooLong, line_chunks
+from moldau.cli.values import assignments_option
+from moldau.client.cluster import Address, Cluster
+from moldau.client.produce import ACKS_ALL, Message, Producer
+from moldau.records.batch import NO_TIMESTAMP
+from moldau.records.compression import Codec
+from moldau.records.record import Header
+from moldau.runtime.real import RealRuntime
+from moldau.wire.errors import KafkaError
+
+_INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
+_ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
+
+
+@click.command("produce", help="Write the lines of standard input to a topic.")
+@click.argument("topic")
+@bootstrap_option
+@click.option(
+    "--key-separator",
+    metavar="TEXT",
+    help="What stands between key and value in a line; no keys if not given.",
+)
+@assignments_option("--header", "headers", help="Give every record this header. Repeatable.")
+@click.option("--partition", type=click.IntRange(0), help="Write to this partition, whatever the key.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Whose word to wait for: nobody's, the leader's, or that of all in-sync replicas.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice([codec.name.lower() for codec in Codec]),
+    default="none",
+    show_default=True,
+    help="The codec of the batches.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Lines are JSON objects, as `moldau consume --json` prints."
+)
+def command(
+    topic: str,
+    bootstrap: list[Address],
+    key_separator: str | None,
+    headers: Sequence[tuple[str, str]],
+    partition: int | None,
+    acks: str,
+    compression: str,
+    as_json: bool,
+) -> None:
+    if as_json and key_separator is not None:
+        raise click.UsageError("--key-separator has no meaning with --json")
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty")
+    fixed = tuple((name, os.fsencode(value)) for name, value in headers)
+    if as_json:
+        parse: Callable[[bytes], Message] = lambda line: _from_json(line, fixed, partition)  # noqa: E731
+    else:
+        separator = None if key_separator is None else os.fsencode(key_separator)
+        parse = lambda line: _from_line(line, separator, fixed, partition)  # noqa: E731
+
+    async def work(runtime: RealRuntime, cluster: Cluster) -> None:
+        producer = Producer(runtime, cluster, acks=_ACKS[acks], codec=Codec[compression.upper()])
+        number = 0
+        try:
+            async for lines in line_chunks():
+                first = number + 1
+                messages: list[Message] = []
+                problem: str | None = None
+                for line in lines:
+                    number += 1
+                    try:
+                        messages.append(parse(line))
+                    except ValueError as error:
+                        problem = f"line {number} {error}"
+                        break
+                if messages:
+                    await _produce(producer, topic, messages, first)
+                if problem is not None:
+                    raise CommandError(f"{problem}{_written(number - 1)}")
+        except LineTooLong as error:
+            raise CommandError(f"line {number + 1} {error}{_written(number)}") from None
+
+    try:
+        with_cluster(bootstrap, work)
+    except OSError as error:
+        raise CommandError(f"cannot read standard input: {error.strerror}") from None
+
+
+async def _produce(producer: Producer, topic: str, messages: Sequence[Message], first: int) -> None:
+    """Of what is refused the cluster only tells the batch: people are told which lines were on their way."""
+    try:
+        await producer.produce(topic, messages)
+    except KafkaError as error:
+        last = first + len(messages) - 1
+        which = f"lines {first} to {last}" if last > first else f"line {first}"
+        raise CommandError(f"{which}: {describe(error)}") from None
+
+
+def _written(count: int) -> str:
+    if count == 0:
+        return ""
+    return "; the line before it is written" if count == 1 else f"; the {count} lines before it are written"
+
+
+def _from_line(
+    line: bytes, separator: bytes | None, headers: tuple[Header, ...], partition: int | None
+) -> Message:
+    if separator is None:
+        return Message(line, None, headers, partition)
+    key, found, value = line.partition(separator)
+    if not found:
+        raise ValueError(f"has no key separator {os.fsdecode(separator)!r}")
+    return Message(value, key, headers, partition)
+
+
+def _from_json(line: bytes, headers: tuple[Header, ...], partition: int | None) -> Message:
+    try:
+        record: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("is not JSON") from None
+    if not isinstance(record, dict):
+        raise ValueError("is not a JSON object")
+    return Message(
+        value=_bytes_of(record, "value"),
+        key=_bytes_of(record, "key"),
+        headers=_headers_of(record) + headers,
+        partition=partition if partition is not None else _number_of(record, "partition", 0, _INT32_MAX),
+        timestamp=_number_of(record, "timestamp", NO_TIMESTAMP, _INT64_MAX),
+    )
+
+
+def _bytes_of(record: dict[str, Any], name: str) -> bytes | None:
+    try:
+        return bytes_from_json(record.get(name))
+    except ValueError as error:
+        raise ValueError(f"has a {name} that {_reason(error)}") from None
+
+
+def _headers_of(record: dict[str, Any]) -> tuple[Header, ...]:
+    headers = record.get("headers") or []
+    if isinstance(headers, dict):
+        headers = list(headers.items())
+    try:
+        return tuple((_text(name), bytes_from_json(value)) for name, value in headers)
+    except (TypeError, ValueError):
+        raise ValueError("has headers that are no list of [name, value] pairs") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    value.encode()  # ValueError: JSON can spell what UTF-8 cannot
+    return value
+
+
+def _number_of(record: dict[str, Any], name: str, least: int, largest: int) -> int | None:
+    value = record.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= largest:
+        raise ValueError(f"has a {name} that is no number from {least} to {largest}")
+    return value
+
+
+def _reason(error: ValueError) -> str:
+    text = str(error)
+    return text if text.startswith("is ") else "is no valid base64"

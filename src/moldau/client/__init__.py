@@ -1,0 +1,1 @@
+"""The asyncio client: connections, the cluster as clients see it, admin, produce and fetch."""

@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, IsolationLevel
+from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
+from moldau.client.fetch import Fetcher, starting_offsets, visible_records
+from moldau.client.produce import Message, Producer
+from moldau.records.batch import iterate_headers
+from moldau.records.builder import build_batch
+from moldau.records.compression import Codec
+from moldau.records.control import ControlType, EndTxnMarker, build_end_txn_batch
+from moldau.records.record import Record
+from moldau.sim.runtime import SimRuntime
+from moldau.sim.simulation import Simulation
+from moldau.wire.api import ApiKey
+from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.messages.fetch import AbortedTransaction, FetchResponse
+from moldau.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.client.fake_broker import FakeBroker
+
+Scenario = Callable[[SimRuntime, FakeBroker, Cluster], Awaitable[None]]
+GOLDEN = Path(__file__).parent.parent / "data" / "golden"
+
+
+def simulate(scenario: Scenario) -> None:
+    with Simulation(seed=1) as simulation:
+        broker = FakeBroker(simulation.host("broker"), host="broker")
+
+        async def main() -> None:
+            runtime = simulation.host("client")
+            async with Cluster(runtime, parse_addresses("broker")) as cluster:
+                await scenario(runtime, broker, cluster)
+
+        simulation.run(main())
+
+
+async def read_all(
+    runtime: SimRuntime, cluster: Cluster, places: list[TopicPartition], isolation: IsolationLevel
+) -> list[Record]:
+    fetcher = Fetcher(runtime, cluster, isolation=isolation)
+    fetcher.assign(await starting_offsets(Admin(cluster), places, EARLIEST_TIMESTAMP, isolation))
+    records: list[Record] = []
+    ends = await Admin(cluster).list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP))
+    while any(fetcher.positions[place] < (ends[place].offset or 0) for place in places):
+        fetched = await fetcher.poll(1)
+        if fetched is not None:
+            records += fetched.records
+    await fetcher.close()
+    return records
+
+
+def refusal(request: ProduceRequest, code: ErrorCode, message: str | None = None) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, error_message=message, base_offset=-1
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("produce_version", [12, 13])
+def test_what_is_produced_is_fetched(codec: Codec, produce_version: int) -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.versions_max[ApiKey.PRODUCE] = produce_version
+        broker.versions_max[ApiKey.FETCH] = produce_version
+        broker.add_topic("a", 3)
+        producer = Producer(runtime, cluster, codec=codec, batch_bytes=500)
+        messages = [
+            Message(b"v%d" % number, key=b"k%d" % (number % 7), headers=(("h", None),), timestamp=number)
+            for number in range(200)
+        ]
+        deliveries = await producer.produce("a", messages)
+        assert sum(delivery.record_count for delivery in deliveries) == 200
+        assert len(deliveries) > 10
+        places = [TopicPartition("a", index) for index in range(3)]
+        records = await read_all(runtime, cluster, places, IsolationLevel.READ_UNCOMMITTED)
+        assert sorted(records, key=lambda record: record.timestamp) == [
+            Record(record.offset, message.timestamp or 0, message.key, message.value, message.headers)
+            for record, message in zip(
+                sorted(records, key=lambda record: record.timestamp), messages, strict=True
+            )
+        ]
+        for place in places:
+            log = broker.topics["a"].logs[place.partition]
+            headers = [header for _, header in iterate_headers(log)]
+            assert [header.base_sequence for header in headers] == [header.base_offset for header in headers]
+            assert {(header.producer_id, header.codec) for header in headers} == {(77, codec)}
+
+    simulate(scenario)
+
+
+def test_keyless_records_fill_batches() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a", 8)
+        producer = Producer(runtime, cluster, batch_bytes=10_000)
+        deliveries = await producer.produce("a", [Message(bytes(100))] * 1000)
+        assert len(deliveries) == 1000 * 124 // (10_000 - 61) + 1
+
+    simulate(scenario)
+
+
+def test_a_batch_that_is_sent_again_is_the_same_batch() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a")
+        codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+
+        def answer(request: ProduceRequest) -> ProduceResponse:
+            if not codes:
+                del broker.overrides[ApiKey.PRODUCE]
+                return refusal(request, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+            return refusal(request, codes.pop())
+
+        broker.overrides[ApiKey.PRODUCE] = answer
+        producer = Producer(runtime, cluster)
+        (delivery,) = await producer.produce("a", [Message(b"x"), Message(b"y")])
+        assert (delivery.record_count, delivery.base_offset) == (2, None)
+        sent = [bytes(r.topic_data[0].partition_data[0].records) for r in broker.asked(ApiKey.PRODUCE)]
+        assert len(sent) == 3
+        assert len(set(sent)) == 1
+        await producer.produce("a", [Message(b"z")])
+        (header,) = [header for _, header in iterate_headers(broker.topics["a"].logs[0])]
+        assert header.base_sequence == 2
+
+    simulate(scenario)
+
+
+def test_what_fails_for_good_is_told_with_the_brokers_words() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a")
+        broker.overrides[ApiKey.PRODUCE] = lambda request: refusal(
+            request, ErrorCode.MESSAGE_TOO_LARGE, "no room"
+        )
+        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE: partition a-0: no room"):
+            await Producer(runtime, cluster).produce("a", [Message(b"x")])
+        with pytest.raises(KafkaError, match="has no partition 4"):
+            await Producer(runtime, cluster).produce("a", [Message(b"x", partition=4)])
+        assert len(broker.asked(ApiKey.PRODUCE)) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_fewer_acks_need_no_producer_id(acks: int) -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        (delivery,) = await Producer(runtime, cluster, acks=acks).produce("new", [Message(b"x")])
+        assert delivery.base_offset == (0 if acks else None)
+        assert broker.asked(ApiKey.INIT_PRODUCER_ID) == []
+        # A request behind it is answered when the one without an answer has been read.
+        await cluster.refresh()
+        assert broker.topics["new"].end_offset(0) == 1
+
+    simulate(scenario)
+
+
+def test_fetching_starts_inside_a_batch() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a")
+        await Producer(runtime, cluster).produce("a", [Message(b"%d" % number) for number in range(10)])
+        fetcher = Fetcher(runtime, cluster)
+        fetcher.assign({TopicPartition("a", 0): 7})
+        fetched = await fetcher.poll(1)
+        assert fetched is not None
+        assert [record.offset for record in fetched.records] == [7, 8, 9]
+        assert fetched.high_watermark == 10
+        await fetcher.close()
+
+    simulate(scenario)
+
+
+def test_a_poll_without_news_ends_in_time() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a")
+        broker.overrides[ApiKey.FETCH] = lambda _: None  # waits, as a broker may
+        fetcher = Fetcher(runtime, cluster)
+        fetcher.assign({TopicPartition("a", 0): 0})
+        began = runtime.clock.monotonic()
+        assert await fetcher.poll(2) is None
+        assert runtime.clock.monotonic() - began == pytest.approx(2, abs=0.1)
+        await fetcher.close()
+
+    simulate(scenario)
+
+
+def test_a_damaged_batch_is_told_of_after_what_came_before_it() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        good = build_batch([Record(0, 0, None, b"good")])
+        bad = bytearray(build_batch([Record(0, 0, None, b"bad")], base_offset=1))
+        bad[-1] ^= 1
+        topic = broker.add_topic("a")
+        topic.logs[0] += good + bad
+        whole = broker._fetch
+
+        def fetch_all(request: object) -> FetchResponse:
+            response = whole(request)  # type: ignore[arg-type]
+            assert isinstance(response, FetchResponse)
+            data = response.responses[0].partitions[0]
+            start = len(topic.logs[0]) - len(good + bad) if len(data.records or b"") > len(bad) else len(good)
+            data.records = bytes(topic.logs[0][start:])
+            return response
+
+        broker.overrides[ApiKey.FETCH] = fetch_all
+        cluster.retry_timeout_s = 1
+        fetcher = Fetcher(runtime, cluster)
+        fetcher.assign({TopicPartition("a", 0): 0})
+        fetched = await fetcher.poll(1)
+        assert fetched is not None
+        assert [record.value for record in fetched.records] == [b"good"]
+        with pytest.raises(KafkaError) as caught:
+            await fetcher.poll(60)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        await fetcher.close()
+
+    simulate(scenario)
+
+
+def test_silence_is_told_from_nothing_to_read() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        broker.add_topic("a")
+        fetcher = Fetcher(runtime, cluster)
+        fetcher.assign({TopicPartition("a", 0): 0})
+        began = runtime.clock.monotonic()
+        assert await fetcher.poll(2) is None
+        assert fetcher.heard_since(began)
+        broker.overrides[ApiKey.FETCH] = lambda _: None
+        assert await fetcher.poll(2) is None
+        silent_since = runtime.clock.monotonic()
+        assert await fetcher.poll(2) is None
+        assert (fetcher.heard_since(silent_since), fetcher.failure) == (False, None)
+        assert await fetcher.poll(30) is None
+        assert fetcher.failure is not None and fetcher.failure.code is ErrorCode.REQUEST_TIMED_OUT
+        await fetcher.close()
+
+    simulate(scenario)
+
+
+def transaction(producer_id: int, base_offset: int, *values: bytes) -> bytes:
+    return build_batch(
+        [Record(0, 0, None, value) for value in values],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=base_offset,
+        is_transactional=True,
+    )
+
+
+def marker(producer_id: int, base_offset: int, kind: ControlType) -> bytes:
+    return build_end_txn_batch(
+        EndTxnMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp=0, base_offset=base_offset
+    )
+
+
+def test_aborted_transactions_are_left_out_and_the_next_of_the_producer_is_not() -> None:
+    log = (
+        transaction(1, 0, b"aborted")
+        + transaction(2, 1, b"committed")
+        + build_batch([Record(0, 0, None, b"plain")], base_offset=2)
+        + marker(1, 3, ControlType.ABORT)
+        + transaction(1, 4, b"second")
+        + marker(2, 5, ControlType.COMMIT)
+        + marker(1, 6, ControlType.COMMIT)
+    )
+    aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
+    seen = list(visible_records(log, aborted))
+    assert [record.value for _, records in seen for record in records] == [b"committed", b"plain", b"second"]
+    assert [next_offset for next_offset, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
+    everything = [record.value for _, records in visible_records(log) for record in records]
+    assert everything == [b"aborted", b"committed", b"plain", b"second"]
+
+
+def test_kafkas_own_transactions_are_read_as_its_consumer_reads_them() -> None:
+    """Six transactions of ten records, every second one aborted, each with a plain record after it."""
+    log = (GOLDEN / "txn-0.log").read_bytes()
+    aborted = [AbortedTransaction(producer_id=1, first_offset=offset) for offset in (12, 36, 60)]
+    committed = [record for _, records in visible_records(log, aborted) for record in records]
+    assert len(committed) == 36
+    spans = [range(12, 23), range(36, 47), range(60, 71)]
+    assert not any(record.offset in span for record in committed for span in spans)
+    assert len([record for _, records in visible_records(log) for record in records]) == 66
+
+
+def test_read_committed_asks_and_filters() -> None:
+    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
+        topic = broker.add_topic("a")
+        topic.logs[0] += transaction(1, 0, b"aborted") + marker(1, 1, ControlType.ABORT)
+        broker.aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
+        place = TopicPartition("a", 0)
+        assert await read_all(runtime, cluster, [place], IsolationLevel.READ_COMMITTED) == []
+        (record,) = await read_all(runtime, cluster, [place], IsolationLevel.READ_UNCOMMITTED)
+        assert record.value == b"aborted"
+        assert [request.isolation_level for request in broker.asked(ApiKey.FETCH)][:1] == [1]
+
+    simulate(scenario)
