@@ -1,0 +1,68 @@
+"""Moldau on data directories that Apache Kafka 4.3 wrote: after a clean stop, and after it was killed.
+
+Not marked: the archive is small, no Java is needed, and what it holds must never break unnoticed.
+`tools/make_golden.py` makes it.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.support.clients import TIMEOUT_S, Confluent, Record
+from tests.support.node import KEEP, MoldauNode
+from tools.make_golden import ARCHIVE, TOPICS, as_json, describe
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("ending", ["clean", "killed"])
+def test_records_topics_and_options_are_those_that_kafka_told(tmp_path: Path, ending: str):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    expected = json.loads((tmp_path / f"expected-{ending}.json").read_text())
+    with MoldauNode(tmp_path / ending, KEEP) as node:
+        check(node.bootstrap, expected)
+        more = [Record(b"key", b"by Moldau")]
+        end = expected["records"]["plain-1/read_uncommitted"][-1][0] + 1
+        assert Confluent().write(node.bootstrap, "plain", more, partition=1, idempotent=True) == [end]
+        for isolation in ("read_uncommitted", "read_committed"):
+            expected["records"][f"plain-1/{isolation}"].append(as_json(end, more[0]))
+        node.restart()
+        check(node.bootstrap, expected)
+    assert node.errors.read_text() == ""
+
+
+def check(bootstrap: str, expected) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    cluster = admin.list_topics(timeout=TIMEOUT_S)
+    assert cluster.cluster_id == expected["cluster_id"]
+    assert {
+        name: len(topic.partitions) for name, topic in cluster.topics.items() if not name.startswith("__")
+    } == expected["topics"]
+    assert describe(bootstrap) == expected["configs"]
+    for name, records in expected["records"].items():
+        where, isolation = name.split("/")
+        topic, partition = where.rsplit("-", 1)
+        found = Confluent().read(bootstrap, topic, partition=int(partition), isolation=isolation)
+        assert [as_json(*entry) for entry in found] == records, name
+
+
+def test_options_are_all_there_is_of_a_topic(tmp_path: Path):
+    """Everything that is not a topic's own comes from Moldau's defaults, and none of it reads as set."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    with MoldauNode(tmp_path / "clean", KEEP) as node:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        for name, (_, config) in TOPICS.items():
+            (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+            own = {
+                option: entry.value
+                for option, entry in described.result(TIMEOUT_S).items()
+                if entry.source == 1  # DYNAMIC_TOPIC_CONFIG
+            }
+            assert own == config
