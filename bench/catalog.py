@@ -1,0 +1,196 @@
+"""Which loads there are, what is read off them, and what Moldau is to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.loads import Load
+from bench.loads.commit import Commit
+from bench.loads.confluent import ConfluentConsume, ConfluentProduce
+from bench.loads.java import JavaConsume, JavaConsumePerf, JavaProduce
+from bench.loads.latency import Latency
+from bench.loads.lifecycle import Memory, Start
+from bench.loads.load_groups import LoadGroups
+from bench.loads.one_record import OneRecord
+from bench.loads.raw_fetch import RawFetch
+from bench.loads.rebalance import Rebalance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A bound on the ratio Moldau / `versus`."""
+
+    versus: str = "kafka"
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met(self, ratio: float) -> bool:
+        above = self.at_least is None or ratio >= self.at_least
+        return above and (self.at_most is None or ratio <= self.at_most)
+
+    def __str__(self) -> str:
+        return f"≥ {self.at_least:.2f}" if self.at_least is not None else f"≤ {self.at_most:.3g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table: a metric of a load, and its targets (none: for information)."""
+
+    load: str
+    metric: str
+    title: str
+    targets: tuple[Target, ...] = ()
+
+
+LOADS: list[Load] = [
+    JavaProduce(name="produce-1k", record_bytes=1000, records=1_000_000, acks="1"),
+    JavaProduce(name="produce-1k-all", record_bytes=1000, records=1_000_000, acks="all"),
+    JavaProduce(name="produce-100b", record_bytes=100, records=5_000_000, acks="1"),
+    ConfluentProduce(name="produce-1k-confluent", record_bytes=1000, records=700_000),
+    ConfluentProduce(name="produce-100b-confluent", record_bytes=100, records=2_000_000),
+    OneRecord(name="one-record", connections=1, in_flight=5, requests=200_000),
+    OneRecord(name="one-record-50", connections=50, in_flight=1, requests=200_000),
+    JavaConsumePerf(),
+    JavaConsume(),
+    ConfluentConsume(),
+    RawFetch(),
+    Latency(),
+    Commit(name="commit-one-group", groups=1, connections=4, commits=50_000),
+    Commit(name="commit-1000-groups", groups=1000, connections=10, commits=50_000),
+    Rebalance(name="rebalance-classic", protocol="classic"),
+    Rebalance(name="rebalance-consumer", protocol="consumer"),
+    LoadGroups(),
+    Start(),
+    Memory(),
+]
+
+# Members learn of it when they beat, every 0.1 s, which is most of what is beyond the session.
+_AS_SOON = (Target(at_most=1),)
+
+_FASTER_PRODUCE = (Target(at_least=1.2), Target(versus="stub", at_least=0.85))
+
+ROWS = [
+    Row(
+        load="produce-1k", metric="records_per_s", title="produce 1 KB, Java, acks=1", targets=_FASTER_PRODUCE
+    ),
+    Row(
+        load="produce-1k-all",
+        metric="records_per_s",
+        title="produce 1 KB, Java, acks=all",
+        targets=_FASTER_PRODUCE,
+    ),
+    Row(
+        load="produce-100b",
+        metric="records_per_s",
+        title="produce 100 B, Java, acks=1",
+        targets=(Target(at_least=1.2),),
+    ),
+    Row(load="produce-1k-confluent", metric="records_per_s", title="produce 1 KB, confluent-kafka"),
+    Row(load="produce-100b-confluent", metric="records_per_s", title="produce 100 B, confluent-kafka"),
+    Row(
+        load="one-record",
+        metric="requests_per_s",
+        title="one-record requests, 1 connection, 5 in flight",
+        targets=(Target(at_least=1.3),),
+    ),
+    Row(
+        load="one-record-50",
+        metric="requests_per_s",
+        title="one-record requests, 50 connections",
+        targets=(Target(at_least=1.3),),
+    ),
+    Row(
+        load="consume-perf",
+        metric="mb_per_s",
+        title="consume 1 KB, Java perf tool",
+        targets=(Target(at_least=1.1),),
+    ),
+    Row(
+        load="consume-java",
+        metric="mb_per_s",
+        title="consume 1 KB, Java, warm",
+        targets=(Target(at_least=1.1),),
+    ),
+    Row(load="consume-confluent", metric="mb_per_s", title="consume 1 KB, confluent-kafka"),
+    Row(
+        load="fetch-raw",
+        metric="mb_per_s",
+        title="raw fetches, 10 connections",
+        targets=(Target(at_least=1.1),),
+    ),
+    Row(
+        load="latency",
+        metric="p50_ms",
+        title="produce to consume at 1,000/s, p50",
+        targets=(Target(at_most=1),),
+    ),
+    Row(
+        load="latency",
+        metric="p99_ms",
+        title="produce to consume at 1,000/s, p99",
+        targets=(Target(at_most=1),),
+    ),
+    Row(
+        load="commit-one-group",
+        metric="commits_per_s",
+        title="offset commits of one group, 4 connections",
+        targets=(Target(at_least=0.8),),
+    ),
+    Row(
+        load="commit-1000-groups",
+        metric="commits_per_s",
+        title="offset commits of 1,000 groups, 10 connections",
+        targets=(Target(at_least=0.8),),
+    ),
+    Row(load="commit-1000-groups", metric="cpu_s_per_100k", title="CPU per 100,000 offset commits"),
+    Row(
+        load="rebalance-classic",
+        metric="seconds",
+        title="1 of 50 classic members falls silent",
+    ),
+    Row(
+        load="rebalance-classic",
+        metric="beyond_s",
+        title="the same, beyond its session timeout",
+        targets=_AS_SOON,
+    ),
+    Row(
+        load="rebalance-consumer",
+        metric="seconds",
+        title="1 of 50 consumer members falls silent",
+    ),
+    Row(
+        load="rebalance-consumer",
+        metric="beyond_s",
+        title="the same, beyond its session timeout",
+        targets=_AS_SOON,
+    ),
+    Row(
+        load="load-groups",
+        metric="seconds",
+        title="restart with 10,000 groups' offsets",
+        targets=(Target(at_most=2),),
+    ),
+    Row(load="load-groups", metric="loading_s", title="the same, from the first answer on"),
+    Row(
+        load="start",
+        metric="seconds",
+        title="start to first acknowledged record",
+        targets=(Target(at_most=1 / 8),),
+    ),
+    Row(load="memory", metric="idle_mib", title="resident memory, idle", targets=(Target(at_most=1 / 5),)),
+    Row(
+        load="memory",
+        metric="loaded_mib",
+        title="resident memory, after 1 GB in and out",
+        targets=(Target(at_most=1 / 8),),
+    ),
+    Row(load="produce-1k", metric="cpu_s_per_gb", title="CPU per GB in", targets=(Target(at_most=1 / 2),)),
+    Row(load="consume-java", metric="cpu_s_per_gb", title="CPU per GB out", targets=(Target(at_most=1 / 2),)),
+    Row(
+        load="one-record",
+        metric="cpu_s_per_100k",
+        title="CPU per 100,000 one-record requests",
+        targets=(Target(at_most=1 / 3),),
+    ),
+]
