@@ -291,10 +291,14 @@ ENDINGS: dict[str, Callable[[MoldauNode], None]] = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-# Without kafka-python's cooperative assignor: where all come at once it may have to assign before it has any
-# metadata, and does not recover from that.
 @pytest.mark.parametrize(
-    "mix", ["classic", "consumer", pytest.param("java", marks=[pytest.mark.java, pytest.mark.slow])]
+    "mix",
+    [
+        "classic",
+        "cooperative",
+        "consumer",
+        pytest.param("java", marks=[pytest.mark.java, pytest.mark.slow]),
+    ],
 )
 def test_a_group_goes_on_when_its_node_comes_back(tmp_path: Path, ending: str, mix: str) -> None:
     with (

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -137,11 +138,14 @@ class KafkaPython:
             heartbeat_interval_ms=HEARTBEAT_MS,
             fetch_max_wait_ms=50,
             retry_backoff_ms=50,
-            # A leader that has not heard of the topic assigns nothing of it until it looks again.
-            metadata_max_age_ms=1000,
             reconnect_backoff_max_ms=200,
             partition_assignment_strategy=(_KAFKA_PYTHON[settings.assignor],),
         )
+        # A leader that hears of its topic between two assignments forgets the join that it has under way,
+        # does not beat any more, and is thrown out of the group. So it has to know the topic before it joins.
+        until = time.monotonic() + TIMEOUT_S
+        while not self._consumer.partitions_for_topic(settings.topic):
+            assert time.monotonic() < until, f"kafka-python does not find {settings.topic}"
 
     def poll(self) -> list[Got]:
         polled = self._consumer.poll(POLL_MS)
