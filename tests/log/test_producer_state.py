@@ -26,8 +26,8 @@ def write(state, sequence, count=1, *, epoch=0, offset=None, transactional=False
     return repeated
 
 
-def end(state, *, epoch=0, coordinator_epoch=0, aborted=False, pid=PID):
-    state.check_marker(pid, epoch, coordinator_epoch, state.end_offset)
+def end(state, *, epoch=0, coordinator_epoch=0, aborted=False, pid=PID, version=0):
+    state.check_marker(pid, epoch, coordinator_epoch, version, state.end_offset)
     completed = state.append_marker(pid, epoch, coordinator_epoch, state.end_offset, 1000, aborted)
     if completed is not None:
         state.complete(completed)
@@ -132,6 +132,19 @@ def test_a_marker_of_a_new_epoch_starts_sequences_anew():
     write(state, 0, 3, transactional=True)
     end(state, epoch=1)
     write(state, 0, epoch=1, transactional=True)
+
+
+def test_a_marker_of_version_2_has_the_epoch_above_that_of_its_transaction():
+    state = ProducerState("t-0")
+    write(state, 0, transactional=True, epoch=4)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, end, state, epoch=3, version=2)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, end, state, epoch=4, version=2)
+    assert end(state, epoch=5, version=2) is not None
+    assert end(state, epoch=5, version=2) is None, "sent again, it ends nothing"
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, end, state, epoch=4, version=2)
+    write(state, 0, transactional=True, epoch=5)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, end, state, epoch=5, version=2)
+    assert end(state, epoch=5, version=1) is not None
 
 
 def test_coordinators_batches_have_no_sequence():

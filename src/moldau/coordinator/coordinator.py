@@ -18,7 +18,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from moldau.coordinator.decision import Decision, Waiter
+from moldau.coordinator.decision import NOTHING, Decision, Waiter
 from moldau.coordinator.record import CoordinatorRecord, RecordTypes, encode_key, encode_value
 from moldau.coordinator.timers import Timers
 from moldau.log.batch_scan import read_marker
@@ -26,7 +26,7 @@ from moldau.log.errors import LogDirError
 from moldau.records.batch import NO_SEQUENCE, Buffer, iterate_headers
 from moldau.records.builder import build_pairs
 from moldau.records.compression import Codec
-from moldau.records.control import ControlType
+from moldau.records.control import ControlType, EndTxnMarker, build_end_txn_batch
 from moldau.records.record import Record, read_records
 from moldau.replica.partition import Partition
 from moldau.runtime.interfaces import Runtime, Timer
@@ -135,6 +135,30 @@ class Coordinator(Generic[S]):
             if replica.state is _State.ACTIVE:
                 self._carry_out(replica, decide(replica.shard, self._runtime.clock.now_ms()), None)
                 self._arm(replica)
+
+    def end_transaction(
+        self, index: int, marker: EndTxnMarker, producer: tuple[int, int], transaction_version: int
+    ) -> None:
+        """Write the marker to a partition, and let what the transaction wrote there count, or vanish. Raises
+        KafkaError if the shard is not here, or if the log refuses the marker."""
+        replica = self._active(index)
+        partition, shard = replica.partition, replica.shard
+        now_ms = self._runtime.clock.now_ms()
+        producer_id, producer_epoch = producer
+        batch = build_end_txn_batch(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
+        )
+        appended = partition.append_marker(memoryview(bytearray(batch)), now_ms, transaction_version)
+        try:
+            shard.apply_marker(producer_id, is_committed=marker.type is ControlType.COMMIT)
+        except Exception:
+            # Our bug, and as with records: only a replay can tell what the shard should be.
+            log.exception("%s: a marker cannot be applied", partition)
+            self._reload(replica)
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
+        of_partition = partition.log
+        if of_partition is not None and of_partition.high_watermark <= appended.last_offset:
+            replica.uncommitted.append((appended.last_offset, NOTHING, None))
 
     def shards(self) -> Iterator[tuple[int, S]]:
         """Those that answer, to look at."""

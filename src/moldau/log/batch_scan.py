@@ -92,7 +92,7 @@ def complete(state: ProducerState, completed: CompletedTransaction, index: Trans
 
 
 def check_coordinator_batch(
-    state: ProducerState, header: BatchHeader, batch: memoryview, offset: int
+    state: ProducerState, header: BatchHeader, batch: memoryview, transaction_version: int, offset: int
 ) -> None:
     """May a coordinator append this batch, data or marker, at `offset`? Raises the KafkaError if not."""
     if header.producer_id < 0:
@@ -104,4 +104,10 @@ def check_coordinator_batch(
         return
     found = read_marker(batch)
     if found is not None:
-        state.check_marker(header.producer_id, header.producer_epoch, found[0].coordinator_epoch, offset)
+        state.check_marker(
+            header.producer_id,
+            header.producer_epoch,
+            found[0].coordinator_epoch,
+            transaction_version,
+            offset,
+        )

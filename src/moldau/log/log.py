@@ -239,6 +239,7 @@ class Log:
         *,
         origin: AppendOrigin = _CLIENT,
         in_transaction: bool = False,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Give the one batch in `records` its offsets and write it. `records` is written to: the base offset
         and the leader epoch are stamped in place.
@@ -246,7 +247,8 @@ class Log:
         A batch that a producer has sent before is not written again; the result is that of the first time.
         `in_transaction` vouches that a coordinator knows of the transaction that a client's batch belongs to.
         A transactional batch for which nobody does is refused: no marker would ever end its transaction, and
-        readers of what is committed would wait for ever.
+        readers of what is committed would wait for ever. `transaction_version` is that of the transaction
+        which a marker ends.
         """
         count = len(records)
         rules = self._rules
@@ -273,7 +275,7 @@ class Log:
         if not is_client and (
             origin is not _COORDINATOR or producer_id >= 0 or length != count - 12 or magic != 2
         ):
-            return self._append_own(records, leader_epoch, now_ms, origin)
+            return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
         if length != count - 12 or magic != 2:
             return self.append_as_leader(
                 whole_batch(records), leader_epoch, now_ms, in_transaction=in_transaction
@@ -385,7 +387,12 @@ class Log:
         return AppendResult(headers[0].base_offset, headers[-1].last_offset, -1, self.log_start_offset)
 
     def _append_own(
-        self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        transaction_version: int,
     ) -> AppendResult:
         """Batches from the broker itself: a coordinator's (control batches included) are given offsets one
         after another, the quorum leader's have them. None of a client's rules apply."""
@@ -398,7 +405,9 @@ class Log:
             if header.size > self.config.max_message_bytes and origin is AppendOrigin.COORDINATOR:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, self._rules.too_large(header.size))
             if origin is AppendOrigin.COORDINATOR:
-                check_coordinator_batch(self._producers, header, records[position:end], next_offset)
+                check_coordinator_batch(
+                    self._producers, header, records[position:end], transaction_version, next_offset
+                )
                 stamp(records, next_offset, leader_epoch, position)
                 header = header._replace(base_offset=next_offset, leader_epoch=leader_epoch)
             elif header.base_offset != next_offset or header.leader_epoch != leader_epoch:

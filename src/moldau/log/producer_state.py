@@ -161,11 +161,25 @@ class ProducerState:
             self._check_epoch(producer_id, entry, epoch, offset)
             self._check_in_transaction(producer_id, entry, transactional, offset)
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int) -> None:
-        """May a transaction coordinator append this marker?"""
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
+    ) -> None:
+        """May a transaction coordinator append this marker?
+
+        From transaction version 2 on each transaction has an epoch of its own, and its marker the next one: a
+        marker that is not above the producer's epoch belongs to an earlier transaction. One that repeats the
+        last marker ends nothing, and is let in.
+        """
         entry = self.producers.get(producer_id)
         if entry is None:
             return
+        is_of_open_transaction = epoch == entry.epoch and entry.txn_first_offset >= 0
+        if transaction_version >= 2 and is_of_open_transaction:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The marker of producer {producer_id} at offset {offset} in {self.name} has the epoch "
+                f"{epoch} of the transaction itself, and not the next one",
+            )
         self._check_epoch(producer_id, entry, epoch, offset)
         if entry.coordinator_epoch > coordinator_epoch:
             raise KafkaError(

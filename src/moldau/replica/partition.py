@@ -19,8 +19,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 class Waiter(Protocol):
     """A parked request that wants to know when there is more to read."""
 
+    read_committed: bool
+    """Whether it may read below the last stable offset only."""
+
     def on_append(self, appended_bytes: int) -> None: ...
-    def on_gone(self) -> None: ...
+    def on_gone(self) -> None:
+        """It has to read again at once: the partition is gone, or nobody has counted what came."""
+        ...
 
 
 class Partition:
@@ -126,15 +131,32 @@ class Partition:
         self._on_appended(log, result, len(records))
         return result
 
-    def append_as_coordinator(self, records: memoryview, now_ms: int) -> AppendResult:
+    def append_as_coordinator(
+        self, records: memoryview, now_ms: int, *, transaction_version: int = 0
+    ) -> AppendResult:
         """What a coordinator keeps in its topic: with acks=all, and without a client's rules."""
         log = self.log
         if log is None or not self.is_leader:
             log = self.leader_log()
         if self.in_sync_count < log.config.min_insync_replicas and self.in_sync_count < self.min_in_sync:
             raise self._not_enough_replicas()
-        result = log.append_as_leader(records, self.leader_epoch, now_ms, origin=AppendOrigin.COORDINATOR)
+        result = log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+        )
         self._on_appended(log, result, len(records))
+        return result
+
+    def append_marker(self, records: memoryview, now_ms: int, transaction_version: int) -> AppendResult:
+        """The end of a transaction. Who waits for what is decided finds out."""
+        log = self.leader_log()
+        stable = log.last_stable_offset
+        result = self.append_as_coordinator(records, now_ms, transaction_version=transaction_version)
+        if self.waiters and log.last_stable_offset > stable:
+            self.tell_of_decision()
         return result
 
     def _not_enough_replicas(self) -> KafkaError:
@@ -176,8 +198,17 @@ class Partition:
             self.waiters.pop(waiter, None)
 
     def tell_waiters(self, appended_bytes: int) -> None:
+        is_undecided = self.log is not None and self.log.producers.has_transactions
         for waiter in tuple(self.waiters or ()):
-            waiter.on_append(appended_bytes)
+            if not (is_undecided and waiter.read_committed):
+                waiter.on_append(appended_bytes)
+
+    def tell_of_decision(self) -> None:
+        """A transaction has ended, and with it what lay above the last stable offset may be read: nobody has
+        counted how much that is."""
+        for waiter in tuple(self.waiters or ()):
+            if waiter.read_committed:
+                waiter.on_gone()
 
     def release_waiters(self) -> None:
         """The partition is no longer readable here: whoever waits for it must find out now."""

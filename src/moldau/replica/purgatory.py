@@ -14,7 +14,15 @@ from moldau.runtime.interfaces import Runtime
 
 
 class DelayedFetch:
-    __slots__ = ("_complete", "_missing_bytes", "_partitions", "_purgatory", "_timer", "_woken")
+    __slots__ = (
+        "_complete",
+        "_missing_bytes",
+        "_partitions",
+        "_purgatory",
+        "_timer",
+        "_woken",
+        "read_committed",
+    )
 
     def __init__(
         self,
@@ -23,7 +31,9 @@ class DelayedFetch:
         missing_bytes: int,
         wait_s: float,
         complete: Callable[[], None],
+        read_committed: bool,
     ) -> None:
+        self.read_committed = read_committed
         self._purgatory = purgatory
         self._partitions = partitions
         self._missing_bytes = missing_bytes
@@ -80,8 +90,10 @@ class Purgatory:
         missing_bytes: int,
         wait_s: float,
         complete: Callable[[], None],
+        *,
+        read_committed: bool,
     ) -> DelayedFetch:
-        delayed = DelayedFetch(self, partitions, missing_bytes, wait_s, complete)
+        delayed = DelayedFetch(self, partitions, missing_bytes, wait_s, complete, read_committed)
         self.delayed[delayed] = None
         return delayed
 

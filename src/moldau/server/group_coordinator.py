@@ -18,6 +18,7 @@ from moldau.log.errors import LogDirError
 from moldau.metadata.delta import Delta
 from moldau.metadata.image import ClusterImage
 from moldau.records.compression import Codec
+from moldau.records.control import EndTxnMarker
 from moldau.replica.partition import Partition
 from moldau.runtime.interfaces import Runtime
 from moldau.wire.errors import ErrorCode, KafkaError
@@ -72,6 +73,13 @@ class GroupCoordinator:
         """As `submit`, for offsets: old clients that assign themselves their partitions commit for a group
         without a name."""
         return self._coordinator.submit(self.partition_of(group_id), decide)
+
+    def end_transaction(
+        self, index: int, marker: EndTxnMarker, producer: tuple[int, int], transaction_version: int
+    ) -> None:
+        """The marker goes to a partition of groups: offsets that the transaction committed there count from
+        now on, or never will. Raises KafkaError, and then nothing was written."""
+        self._coordinator.end_transaction(index, marker, producer, transaction_version)
 
     def shards(self) -> Iterator[GroupShard]:
         """Those that answer here, to look at. Raises KafkaError while one is still loading."""

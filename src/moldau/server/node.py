@@ -64,6 +64,7 @@ from moldau.server.share_partitions import SharePartitions
 from moldau.server.share_persister import SharePersister
 from moldau.server.telemetry import Telemetry
 from moldau.server.topic_creation import create_in_background
+from moldau.server.txn_markers import TxnMarkers
 from moldau.wire.errors import KafkaError
 from moldau.wire.ids import Uuid, random_uuid
 from moldau.wire.messages import assign_replicas_to_dirs as assign_replicas
@@ -191,6 +192,7 @@ class Node:
             ),
             fetch_purgatory=Purgatory(runtime),
             producer_ids=ProducerIds(controller, identity.node_id, lambda: self._broker_epoch),
+            txn_markers=TxnMarkers(runtime.clock, replicas, groups, self._on_log_dir_failure),
             replica_mover=ReplicaMover(
                 runtime,
                 lambda: self.services.config,

@@ -69,9 +69,7 @@ class ShareFetch:
         self._partitions = partitions
         self._key = key
         self._limits = limits
-        self._is_read_committed = (
-            partitions.group_config(key.group_id).share_isolation_level == "read_committed"
-        )
+        self.read_committed = partitions.group_config(key.group_id).share_isolation_level == "read_committed"
         self._loaded: dict[TopicPartition, LoadedShare] = {}
         self._failures: Result = {}
         self._timer: Timer | None = None
@@ -182,7 +180,7 @@ class ShareFetch:
             offset = share.next_fetch_offset
             try:
                 found = loaded.replica.read(
-                    offset, max_bytes, read_committed=self._is_read_committed, min_one_batch=is_first
+                    offset, max_bytes, read_committed=self.read_committed, min_one_batch=is_first
                 )
             except KafkaError as failure:
                 has_news = True
@@ -242,7 +240,7 @@ class ShareFetch:
         if not batches:
             return Fetched()
         aborted: Sequence[tuple[int, int]] = ()
-        if self._is_read_committed and loaded.replica.log is not None:
+        if self.read_committed and loaded.replica.log is not None:
             transactions = loaded.replica.log.aborted_transactions_of(offset, found)
             aborted = _aborted_ranges(data, batches, transactions) if transactions else ()
         acquired = share.acquire(

@@ -41,6 +41,7 @@ APIS = (
     Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, "write_txn_markers"),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
     Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, "alter_replica_log_dirs"),

@@ -109,7 +109,9 @@ def handle(
     if is_ready:
         services.runtime.spawn(_load(services.runtime, cold, complete), f"fetch of {connection.peer_host}")
         return PENDING
-    delayed = services.fetch_purgatory.park(waits_for, missing_bytes, request.max_wait_ms / 1000, complete)
+    delayed = services.fetch_purgatory.park(
+        waits_for, missing_bytes, request.max_wait_ms / 1000, complete, read_committed=read_committed
+    )
     connection.on_closed = delayed.cancel
     return PENDING
 
