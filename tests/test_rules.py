@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "moldau"
-RULE_ROOMS = ("config", "wire", "records", "metadata", "controller", "groups", "share")
+RULE_ROOMS = ("config", "wire", "records", "metadata", "controller", "groups", "share", "txn")
 VALUES = {
     "random": {"Random"},
     "uuid": {"UUID", "NAMESPACE_DNS", "uuid3", "uuid5"},

@@ -107,8 +107,10 @@ class Coordinator(Generic[S]):
         *,
         load_buffer_bytes: int,
         codec: Codec = Codec.NONE,
+        send: Callable[[Partition, Any], None] | None = None,
     ) -> None:
         self.topic = topic
+        self._send = send
         self._runtime = runtime
         self._make_shard = make_shard
         self._on_log_dir_failure = on_log_dir_failure
@@ -309,6 +311,10 @@ class Coordinator(Generic[S]):
                 waiting.fail(answer)
             else:
                 waiting.give(answer)
+        if self._send is not None:
+            for each in decision.sends:
+                if self._is_here(replica):
+                    self._send(replica.partition, each)
         if decision.then is not None and self._is_here(replica):
             self._carry_out(replica, decision.then(None), None)
 

@@ -84,7 +84,9 @@ class Decision(NamedTuple, Generic[R]):
     one who asked is told of the error, and asks again.
 
     `producer`: (id, epoch) of the transaction that the records belong to.
-    """
+
+    `sends`: what is to be done elsewhere because of it, once the records are committed and the replies have
+    left. The driver of the shard knows how; it comes back with what it hears. """
 
     records: Sequence[CoordinatorRecord] = ()
     reply: R | None = None
@@ -92,6 +94,7 @@ class Decision(NamedTuple, Generic[R]):
     then: Callable[[KafkaError | None], Decision[Any]] | None = None
     is_atomic: bool = True
     producer: tuple[int, int] = NO_PRODUCER
+    sends: Sequence[Any] = ()
 
 
 NOTHING: Decision[Any] = Decision()

@@ -17,7 +17,7 @@ from typing import Any
 
 from moldau.coordinator.decision import Waiter
 from moldau.net.connection import NO_REPLY, PENDING, Connection, Reply, Signal
-from moldau.server.api import APIS, Api
+from moldau.server.api import Api, apis
 from moldau.server.context import RequestContext
 from moldau.server.metrics.requests import RequestMetrics
 from moldau.server.services import Services
@@ -77,7 +77,7 @@ class Dispatcher:
         self._services = services
         self._monotonic = services.runtime.clock.monotonic
         errors = {ApiKey.PRODUCE: services.produce_errors, ApiKey.FETCH: services.fetch_errors}
-        self._entries = {int(api.key): _Entry(api, errors.get(api.key)) for api in APIS}
+        self._entries = {int(api.key): _Entry(api, errors.get(api.key)) for api in apis(services.config)}
         self._max_running = max_queued
         self._running = 0
         self._line: deque[tuple[_Entry, Connection, int, int, Awaitable[Message]]] = deque()

@@ -64,6 +64,7 @@ from moldau.server.share_partitions import SharePartitions
 from moldau.server.share_persister import SharePersister
 from moldau.server.telemetry import Telemetry
 from moldau.server.topic_creation import create_in_background
+from moldau.server.transaction_coordinator import TransactionCoordinator
 from moldau.server.txn_markers import TxnMarkers
 from moldau.wire.errors import KafkaError
 from moldau.wire.ids import Uuid, random_uuid
@@ -164,6 +165,17 @@ class Node:
         share_coordinator = ShareCoordinator(
             runtime, config, controller.image, replicas, self._on_log_dir_failure
         )
+        producer_ids = ProducerIds(controller, identity.node_id, lambda: self._broker_epoch)
+        txn_markers = TxnMarkers(runtime.clock, replicas, groups, self._on_log_dir_failure)
+        transactions = TransactionCoordinator(
+            runtime,
+            identity.node_id,
+            config,
+            controller.image,
+            producer_ids,
+            txn_markers,
+            self._on_log_dir_failure,
+        )
         self.services = services = Services(
             runtime=runtime,
             node_id=identity.node_id,
@@ -191,8 +203,9 @@ class Node:
                 runtime.random,
             ),
             fetch_purgatory=Purgatory(runtime),
-            producer_ids=ProducerIds(controller, identity.node_id, lambda: self._broker_epoch),
-            txn_markers=TxnMarkers(runtime.clock, replicas, groups, self._on_log_dir_failure),
+            producer_ids=producer_ids,
+            txn_markers=txn_markers,
+            transactions=transactions,
             replica_mover=ReplicaMover(
                 runtime,
                 lambda: self.services.config,
@@ -221,6 +234,7 @@ class Node:
         await self._register(controller)
         groups.update(controller.image, services.config)
         share_coordinator.update(controller.image, services.config)
+        transactions.update(controller.image, services.config)
         self._local.load(controller.image, services.config)
         controller.listeners.append(self._on_image)
         if config.metadata_log_dir in directories.offline:
@@ -395,12 +409,14 @@ class Node:
         self.services.groups.on_image(image, delta, self.services.config)
         self.services.share_coordinator.on_image(image, delta, self.services.config)
         self.services.share_partitions.on_image(image, delta)
+        self.services.transactions.update(image, self.services.config)
         if self.quorum.is_snapshot_due(self._runtime.clock.now_ms()):
             self._runtime.spawn(self._take_snapshot(image), "metadata snapshot")
 
     def _on_role(self, partition: Partition) -> None:
         self.services.groups.on_role(partition)
         self.services.share_coordinator.on_role(partition)
+        self.services.transactions.on_role(partition)
 
     async def _take_snapshot(self, image: ClusterImage) -> None:
         try:
@@ -517,6 +533,7 @@ class Node:
         services.share_partitions.close()
         services.groups.close()
         services.share_coordinator.close()
+        services.transactions.close()
         await self._drain()
         await services.replica_mover.stop()
         await self._maintenance.stop()

@@ -27,6 +27,7 @@ from moldau.server.replica_mover import ReplicaMover
 from moldau.server.share_coordinator import ShareCoordinator
 from moldau.server.share_partitions import SharePartitions
 from moldau.server.telemetry import Telemetry
+from moldau.server.transaction_coordinator import TransactionCoordinator
 from moldau.server.txn_markers import TxnMarkers
 from moldau.wire.errors import ErrorCode, KafkaError
 
@@ -48,6 +49,7 @@ class Services:
     fetch_purgatory: Purgatory
     producer_ids: ProducerIds
     txn_markers: TxnMarkers
+    transactions: TransactionCoordinator
     replica_mover: ReplicaMover
     telemetry: Telemetry
     loggers: Loggers

@@ -11,7 +11,6 @@ class Transactions(Section):
         50,
         at_least(1),
         importance="high",
-        effect=False,
         doc="Partitions of __transaction_state; fixed once the topic exists.",
     )
     transaction_state_log_replication_factor = short(
@@ -19,7 +18,6 @@ class Transactions(Section):
         3,
         at_least(1),
         importance="high",
-        effect=False,
         doc="Replicas of each partition of __transaction_state.",
     )
     transaction_state_log_min_isr = integer(
@@ -27,7 +25,6 @@ class Transactions(Section):
         2,
         at_least(1),
         importance="high",
-        effect=False,
         doc="In-sync replicas that a write to __transaction_state needs.",
     )
     transaction_state_log_segment_bytes = integer(
@@ -35,7 +32,6 @@ class Transactions(Section):
         104_857_600,
         at_least(1),
         importance="high",
-        effect=False,
         doc="Segment size of __transaction_state.",
     )
     transaction_state_log_load_buffer_size = integer(
@@ -43,7 +39,6 @@ class Transactions(Section):
         5_242_880,
         at_least(1),
         importance="high",
-        effect=False,
         doc="Size of the reads that load a partition of __transaction_state.",
     )
     transaction_max_timeout_ms = integer(
@@ -51,7 +46,6 @@ class Transactions(Section):
         900_000,
         at_least(1),
         importance="high",
-        effect=False,
         doc="The longest timeout that a producer may ask for its transactions.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
@@ -59,7 +53,6 @@ class Transactions(Section):
         10_000,
         at_least(1),
         importance="low",
-        effect=False,
         doc="Time between looks for transactions that ran out of time.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
@@ -67,14 +60,12 @@ class Transactions(Section):
         3_600_000,
         at_least(1),
         importance="low",
-        effect=False,
         doc="Time between looks for transactional ids to forget.",
     )
     transaction_two_phase_commit_enable = boolean(
         "transaction.two.phase.commit.enable",
         False,
         importance="low",
-        effect=False,
         doc="Whether a transaction may be left prepared, for an outside coordinator to decide.",
     )
     transaction_partition_verification_enable = boolean(
@@ -91,7 +82,6 @@ class Transactions(Section):
         604_800_000,
         at_least(1),
         importance="high",
-        effect=False,
         doc="A transactional id without use for so long is forgotten.",
     )
     producer_id_expiration_ms = integer(

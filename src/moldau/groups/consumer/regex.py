@@ -37,7 +37,7 @@ _DESCRIPTIONS = (
 
 def check_regex(regex: str) -> None:
     """Raises KafkaError if it is no pattern."""
-    _compile(regex)
+    compiled(regex)
 
 
 class Resolution:
@@ -55,7 +55,7 @@ class Resolution:
 
     def go_on(self) -> bool:
         """Matches some more topics; whether those were the last."""
-        patterns = [(_compile(regex), matches) for regex, matches in self._matches.items()]
+        patterns = [(compiled(regex), matches) for regex, matches in self._matches.items()]
         names = list(islice(self._topics, self._at_once))
         for pattern, matches in patterns:
             matches.update(name for name in names if pattern.fullmatch(name))
@@ -68,7 +68,7 @@ class Resolution:
         }
 
 
-def _compile(regex: str) -> re2._Regexp:
+def compiled(regex: str) -> re2._Regexp:
     import re2
 
     options = re2.Options()

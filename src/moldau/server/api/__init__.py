@@ -6,8 +6,10 @@ their API is first used, so that a node starts without the ones it may never nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from moldau.config.broker import BrokerConfig
 from moldau.wire.api import ApiKey
 
 
@@ -41,6 +43,9 @@ APIS = (
     Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, "add_partitions_to_txn"),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, "add_offsets_to_txn"),
+    Api(ApiKey.END_TXN, 0, 5, "end_txn"),
     Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, "write_txn_markers"),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
     Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
@@ -54,6 +59,8 @@ APIS = (
     Api(ApiKey.UPDATE_FEATURES, 0, 2, "update_features"),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
     Api(ApiKey.UNREGISTER_BROKER, 0, 0, "unregister_broker"),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "describe_transactions"),
+    Api(ApiKey.LIST_TRANSACTIONS, 0, 2, "list_transactions"),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "consumer_group_heartbeat"),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_group_describe"),
     Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, "get_telemetry_subscriptions"),
@@ -73,3 +80,18 @@ APIS = (
     Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, "alter_share_group_offsets"),
     Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, "delete_share_group_offsets"),
 )
+
+# Kafka 4.3 has this version, and keeps it to itself unless told otherwise.
+_INIT_PRODUCER_ID_WITH_TWO_PHASE_COMMIT = 6
+
+
+def apis(config: BrokerConfig) -> Sequence[Api]:
+    """What this node speaks."""
+    if not config.transactions.transaction_two_phase_commit_enable:
+        return APIS
+    return [
+        api._replace(last=_INIT_PRODUCER_ID_WITH_TWO_PHASE_COMMIT)
+        if api.key == ApiKey.INIT_PRODUCER_ID
+        else api
+        for api in APIS
+    ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from moldau.config.broker import BrokerConfig
 from moldau.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from moldau.server.api import APIS
+from moldau.server.api import apis
 from moldau.server.context import RequestContext
 from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode
@@ -25,7 +26,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
-def advertised(*, telemetry: bool) -> list[ApiVersion]:
+def advertised(config: BrokerConfig, *, telemetry: bool) -> list[ApiVersion]:
     # librdkafka before 2.8 takes an answer without Produce v0 for one without Produce; Kafka 4 claims it too.
     return [
         ApiVersion(
@@ -33,7 +34,7 @@ def advertised(*, telemetry: bool) -> list[ApiVersion]:
             min_version=0 if api.key == ApiKey.PRODUCE else api.first,
             max_version=api.last,
         )
-        for api in APIS
+        for api in apis(config)
         if telemetry or api.key not in _OF_TELEMETRY
     ]
 
@@ -50,7 +51,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     telemetry = context.services.telemetry
     telemetry.update(image.configs)
     return ApiVersionsResponse(
-        api_keys=advertised(telemetry=telemetry.is_asked_for),
+        api_keys=advertised(context.services.config, telemetry=telemetry.is_asked_for),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED_FEATURES.items()
