@@ -15,6 +15,8 @@ from moldau.coordinator.timers import Timers
 from moldau.log.errors import LogDirError
 from moldau.log.log import Log
 from moldau.log.open_files import OpenFiles
+from moldau.log.producer_state import Verification
+from moldau.records.control import ControlType, EndTxnMarker
 from moldau.replica.partition import Partition
 from moldau.sim.simulation import Simulation
 from moldau.wire.errors import ErrorCode, KafkaError
@@ -126,8 +128,19 @@ class World:
     def put(self, name: str, value: int, **more: Any) -> Waiter[int]:
         return self.decide(lambda shard, now_ms, waiter: shard.put(name, value, **more))
 
-    def decide(self, decide: Any) -> Any:
-        return self.in_loop(lambda: self.coordinator.submit(0, decide))
+    def put_in_transaction(self, name: str, value: int, producer: tuple[int, int]) -> Waiter[int]:
+        verification = self.partition.leader_log().producers.begin_verification(
+            *producer, -1, 0, supports_epoch_bump=False
+        )
+        return self.decide(
+            lambda shard, now_ms, waiter: shard.put(name, value, producer=producer), verification
+        )
+
+    def end(self, producer: tuple[int, int], type: ControlType) -> None:
+        self.in_loop(lambda: self.coordinator.end_transaction(0, EndTxnMarker(type, 0), producer, 0))
+
+    def decide(self, decide: Any, verification: Verification | None = None) -> Any:
+        return self.in_loop(lambda: self.coordinator.submit(0, decide, verification))
 
     @property
     def shard(self) -> Numbers:
@@ -369,9 +382,35 @@ def test_the_loop_is_not_kept_busy_by_many_timers(world: World) -> None:
 
 def test_a_record_of_a_transaction_counts_from_its_marker_on(world: World) -> None:
     world.loaded()
-    world.put("one", 1, producer=(9, 0))
+    world.put_in_transaction("one", 1, (9, 0))
+    world.put_in_transaction("two", 2, (9, 0))
     assert world.shard.numbers == {}
-    assert world.shard.pending == {9: {"one": 1}}
+    assert world.shard.pending == {9: {"one": 1, "two": 2}}
+    world.end((9, 0), ControlType.COMMIT)
+    world.put_in_transaction("one", 3, (9, 0))
+    world.end((9, 0), ControlType.ABORT)
+    assert (world.shard.numbers, world.shard.pending) == ({"one": 1, "two": 2}, {})
+    world.begin(leader_epoch=2)
+    world.loaded()
+    assert (world.shard.numbers, world.shard.pending) == ({"one": 1, "two": 2}, {})
+
+
+def test_what_reads_behind_a_marker_waits_until_that_is_committed(world: World) -> None:
+    world.loaded()
+    world.put_in_transaction("one", 1, (9, 0))
+    world.hold_back_commits()
+    world.end((9, 0), ControlType.COMMIT)
+    told = world.decide(lambda shard, now_ms, waiter: Decision(reply=dict(shard.numbers)))
+    assert not told.is_done
+    world.commit()
+    assert told.result() == {"one": 1}
+
+
+def test_records_of_a_transaction_that_nobody_vouches_for_are_not_written(world: World) -> None:
+    world.loaded()
+    waiter = world.put("one", 1, producer=(9, 0))
+    assert waiter.failure is not None and waiter.failure.code is ErrorCode.INVALID_TXN_STATE
+    assert world.shard.pending == {}
 
 
 def test_a_shard_that_is_closed_while_it_loads_stays_closed(world: World) -> None:

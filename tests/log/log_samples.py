@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from moldau.config.topic import TopicConfig
 from moldau.log.log import AppendResult, Log
 from moldau.log.open_files import OpenFiles
-from moldau.records.batch import BatchHeader, iterate_headers
+from moldau.log.producer_state import ONGOING
+from moldau.records.batch import HEADER_BYTES, BatchHeader, iterate_headers, parse_header
 from moldau.records.builder import build_batch
 from moldau.records.compression import Codec
 from moldau.records.record import Record, read_records
@@ -81,8 +82,20 @@ def open_log(
 
 
 def append(log: Log, records: memoryview | None = None, leader_epoch: int = 0) -> AppendResult:
+    """As somebody who has asked a transaction coordinator, if the batch is transactional."""
     records = batch() if records is None else records
-    return log.append_as_leader(records, leader_epoch, NOW_MS, in_transaction=True)
+    verification = None
+    header = parse_header(records) if len(records) >= HEADER_BYTES else None
+    if header is not None and header.is_transactional:
+        verification = log.producers.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            NOW_MS,
+            supports_epoch_bump=False,
+        )
+        verification = verification or ONGOING
+    return log.append_as_leader(records, leader_epoch, NOW_MS, verification=verification)
 
 
 def headers_from(log: Log, offset: int = 0, max_bytes: int = 1 << 20) -> Iterator[BatchHeader]:

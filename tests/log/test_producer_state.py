@@ -150,9 +150,9 @@ def test_a_marker_of_version_2_has_the_epoch_above_that_of_its_transaction():
 def test_coordinators_batches_have_no_sequence():
     state = ProducerState("t-0")
     write(state, 0, transactional=True, epoch=2)
-    state.check_coordinator_batch(PID, 2, True, 1)
-    refused(ErrorCode.INVALID_TXN_STATE, state.check_coordinator_batch, PID, 2, False, 1)
-    refused(ErrorCode.INVALID_PRODUCER_EPOCH, state.check_coordinator_batch, PID, 1, True, 1)
+    state.check_coordinator_batch(PID, 2, True, 1, None)
+    refused(ErrorCode.INVALID_TXN_STATE, state.check_coordinator_batch, PID, 2, False, 1, None)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, state.check_coordinator_batch, PID, 1, True, 1, None)
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open():

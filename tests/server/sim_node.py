@@ -140,7 +140,7 @@ class SimNode:
             replies.append(reply) if not isinstance(reply, Signal) else await asyncio.sleep(wait_s)
 
         self.run(scenario())
-        if not replies:
+        if not replies or isinstance(replies[0], Signal):
             return None
         reply = b"".join(replies[0]) if isinstance(replies[0], list) else bytes(replies[0])
         position = 9 if version in kind.FLEXIBLE else 8

@@ -23,6 +23,7 @@ from moldau.coordinator.record import CoordinatorRecord, RecordTypes, encode_key
 from moldau.coordinator.timers import Timers
 from moldau.log.batch_scan import read_marker
 from moldau.log.errors import LogDirError
+from moldau.log.producer_state import Verification
 from moldau.records.batch import NO_SEQUENCE, Buffer, iterate_headers
 from moldau.records.builder import build_pairs
 from moldau.records.compression import Codec
@@ -120,13 +121,14 @@ class Coordinator(Generic[S]):
 
     # ------------------------------------------------------------ what is asked
 
-    def submit(self, index: int, decide: Decide[S, R]) -> Waiter[R]:
+    def submit(self, index: int, decide: Decide[S, R], verification: Verification | None = None) -> Waiter[R]:
         """Have the shard of a partition decide, and carry it out. Raises KafkaError if it is not here, or if
-        `decide` does; then nothing has happened."""
+        `decide` does; then nothing has happened. `verification` lets in the first records of a
+        transaction."""
         replica = self._active(index)
         waiter: Waiter[R] = Waiter()
         decision = decide(replica.shard, self._runtime.clock.now_ms(), waiter)
-        self._carry_out(replica, decision, waiter)
+        self._carry_out(replica, decision, waiter, verification)
         self._arm(replica)
         return waiter
 
@@ -286,11 +288,17 @@ class Coordinator(Generic[S]):
 
     # ------------------------------------------------------------ carrying out
 
-    def _carry_out(self, replica: _Replica[S], decision: Decision[Any], waiter: Waiter[Any] | None) -> None:
+    def _carry_out(
+        self,
+        replica: _Replica[S],
+        decision: Decision[Any],
+        waiter: Waiter[Any] | None,
+        verification: Verification | None = None,
+    ) -> None:
         offset = -1
         if decision.records:
             try:
-                offset = self._write(replica, decision)
+                offset = self._write(replica, decision, verification)
             except KafkaError as failure:
                 self._refuse(replica, decision, waiter, failure)
                 return
@@ -329,7 +337,7 @@ class Coordinator(Generic[S]):
         where it may happen in parts."""
         if isinstance(failure, LogDirError):
             self._on_log_dir_failure(failure)
-        told = _as_coordinator_tells(failure)
+        told = as_coordinator_tells(failure)
         if decision.then is not None:
             if self._is_here(replica):
                 self._carry_out(replica, decision.then(told), waiter)
@@ -350,7 +358,7 @@ class Coordinator(Generic[S]):
         if self._is_here(replica):
             self._arm(replica)
 
-    def _write(self, replica: _Replica[S], decision: Decision[Any]) -> int:
+    def _write(self, replica: _Replica[S], decision: Decision[Any], verification: Verification | None) -> int:
         """Writes and applies the records; the offset of the last one."""
         partition, shard = replica.partition, replica.shard
         now_ms = self._runtime.clock.now_ms()
@@ -367,7 +375,7 @@ class Coordinator(Generic[S]):
                 base_sequence=0 if producer_id < 0 else NO_SEQUENCE,
                 is_transactional=producer_id >= 0,
             )
-            appended = partition.append_as_coordinator(memoryview(batch), now_ms)
+            appended = partition.append_as_coordinator(memoryview(batch), now_ms, verification=verification)
             offset = appended.last_offset
             try:
                 for at_offset, record in enumerate(records, appended.base_offset):
@@ -439,7 +447,7 @@ class Coordinator(Generic[S]):
         self._arm(replica)
 
 
-def _as_coordinator_tells(failure: KafkaError) -> KafkaError:
+def as_coordinator_tells(failure: KafkaError) -> KafkaError:
     """An error of the log, as Kafka's coordinators tell it to clients that know nothing of their log."""
     match failure.code:
         case (

@@ -86,7 +86,7 @@ class Decision(NamedTuple, Generic[R]):
     `producer`: (id, epoch) of the transaction that the records belong to.
 
     `sends`: what is to be done elsewhere because of it, once the records are committed and the replies have
-    left. The driver of the shard knows how; it comes back with what it hears. """
+    left. The driver of the shard knows how; it comes back with what it hears."""
 
     records: Sequence[CoordinatorRecord] = ()
     reply: R | None = None

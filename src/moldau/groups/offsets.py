@@ -28,6 +28,7 @@ from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.ids import ZERO_UUID, Uuid
 from moldau.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -43,6 +44,13 @@ from moldau.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
+)
+from moldau.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from moldau.wire.schema import Message
 
@@ -128,7 +136,7 @@ class Offsets:
         if request.retention_time_ms != _NO_RETENTION:
             expire_timestamp = now_ms + request.retention_time_ms
             value_version = _VALUE_VERSION_WITH_EXPIRY
-        records = []
+        records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:
             partitions = []
@@ -141,19 +149,14 @@ class Offsets:
                         check(topic.name, topic.topic_id, partition.partition_index)
                     code = ErrorCode.NONE
                     records.append(
-                        CoordinatorRecord(
-                            OffsetCommitKey(
-                                group=request.group_id, topic=topic.name, partition=partition.partition_index
-                            ),
-                            OffsetCommitValue(
-                                offset=partition.committed_offset,
-                                leader_epoch=partition.committed_leader_epoch,
-                                metadata=metadata,
-                                commit_timestamp=now_ms,
-                                expire_timestamp=expire_timestamp,
-                                topic_id=topic.topic_id,
-                            ),
-                            value_version,
+                        _commit(
+                            request.group_id,
+                            topic.name,
+                            topic.topic_id,
+                            partition,
+                            now_ms,
+                            expire_timestamp=expire_timestamp,
+                            version=value_version,
                         )
                     )
                 partitions.append(
@@ -181,6 +184,62 @@ class Offsets:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return None
+
+    # ------------------------------------------------------------ commit in a transaction
+
+    def decide_txn_commit(
+        self, now_ms: int, request: TxnOffsetCommitRequest, version: int
+    ) -> Decision[TxnOffsetCommitResponse]:
+        """The topics of the request exist. A member whose epoch is stale is told so in words that producers
+        know."""
+        try:
+            check = self._check_txn_commit(request, version)
+            return self._decide_txn_commit(now_ms, request, check)
+        except KafkaError as failure:
+            if failure.code is ErrorCode.STALE_MEMBER_EPOCH:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, failure.message) from None
+            raise
+
+    def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            return group.check_offset_commit(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                is_transactional=True,
+                version=version,
+            )
+        if request.generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return None
+
+    def _decide_txn_commit(
+        self, now_ms: int, request: TxnOffsetCommitRequest, check: CheckPartition | None
+    ) -> Decision[TxnOffsetCommitResponse]:
+        metadata_max = self._environment.config.offsets.offset_metadata_max_bytes
+        records: list[CoordinatorRecord] = []
+        response = TxnOffsetCommitResponse(topics=[])
+        for topic in request.topics:
+            known = self._environment.image.topics.get(topic.name)
+            if known is None and check is not None:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            topic_id = ZERO_UUID if known is None else known.topic_id
+            partitions = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                if len(partition.committed_metadata or "") <= metadata_max:
+                    if check is not None:
+                        check(topic.name, topic_id, index)
+                    code = ErrorCode.NONE
+                    records.append(_commit(request.group_id, topic.name, topic_id, partition, now_ms))
+                partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=code))
+            response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        self.commits += len(records)
+        return Decision(
+            records=records, reply=response, producer=(request.producer_id, request.producer_epoch)
+        )
 
     # ------------------------------------------------------------ fetch
 
@@ -445,6 +504,30 @@ def _remove(topics: OffsetsOfTopics, topic: str, partition: int) -> None:
         partitions.pop(partition, None)
         if not partitions:
             del topics[topic]
+
+
+def _commit(
+    group_id: str,
+    topic: str,
+    topic_id: Uuid,
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    now_ms: int,
+    *,
+    expire_timestamp: int = -1,
+    version: int = _VALUE_VERSION,
+) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition.partition_index),
+        OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=expire_timestamp,
+            topic_id=topic_id,
+        ),
+        version,
+    )
 
 
 def _tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:

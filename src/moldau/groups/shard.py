@@ -39,6 +39,7 @@ from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from moldau.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from moldau.wire.schema import Message
 
 Apply = Callable[[CoordinatorRecord, int], None]
@@ -155,6 +156,11 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 self.classic.on_offset_commit(now_ms, group, request.member_id)
         return decision
+
+    def commit_txn_offsets(
+        self, now_ms: int, request: TxnOffsetCommitRequest, version: int
+    ) -> Decision[TxnOffsetCommitResponse]:
+        return self.offsets.decide_txn_commit(now_ms, request, version)
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moldau.log.producer_state import CompletedTransaction, ProducerState
+from moldau.log.producer_state import CompletedTransaction, ProducerState, Verification
 from moldau.log.transaction_index import AbortedTransaction, TransactionIndex
 from moldau.records.batch import HEADER_BYTES, BatchHeader, iterate_headers, parse_header
 from moldau.records.control import ControlType, EndTxnMarker, read_end_txn_marker
@@ -92,14 +92,20 @@ def complete(state: ProducerState, completed: CompletedTransaction, index: Trans
 
 
 def check_coordinator_batch(
-    state: ProducerState, header: BatchHeader, batch: memoryview, transaction_version: int, offset: int
+    state: ProducerState,
+    header: BatchHeader,
+    batch: memoryview,
+    offset: int,
+    *,
+    verification: Verification | None,
+    transaction_version: int,
 ) -> None:
     """May a coordinator append this batch, data or marker, at `offset`? Raises the KafkaError if not."""
     if header.producer_id < 0:
         return
     if not header.is_control:
         state.check_coordinator_batch(
-            header.producer_id, header.producer_epoch, header.is_transactional, offset
+            header.producer_id, header.producer_epoch, header.is_transactional, offset, verification
         )
         return
     found = read_marker(batch)

@@ -24,7 +24,7 @@ from moldau.log.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from moldau.log.open_files import OpenFiles
 from moldau.log.partition_metadata import NO_TOPIC_ID, encode_partition_metadata, read_topic_id
 from moldau.log.producer_snapshots import ProducerSnapshots
-from moldau.log.producer_state import ProducerState
+from moldau.log.producer_state import ProducerState, Verification
 from moldau.log.recovery import LoadedLog, LogLoader
 from moldau.log.retention import breached_by_size, breached_by_start, breached_by_time
 from moldau.log.segment import Segment
@@ -238,17 +238,17 @@ class Log:
         now_ms: int,
         *,
         origin: AppendOrigin = _CLIENT,
-        in_transaction: bool = False,
+        verification: Verification | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
         """Give the one batch in `records` its offsets and write it. `records` is written to: the base offset
         and the leader epoch are stamped in place.
 
         A batch that a producer has sent before is not written again; the result is that of the first time.
-        `in_transaction` vouches that a coordinator knows of the transaction that a client's batch belongs to.
-        A transactional batch for which nobody does is refused: no marker would ever end its transaction, and
-        readers of what is committed would wait for ever. `transaction_version` is that of the transaction
-        which a marker ends.
+        `verification` says that a coordinator knows of the transaction that a batch belongs to; `ONGOING`,
+        that nobody was asked because it is open. A transactional batch without either is refused: no marker
+        would ever end its transaction, and readers of what is committed would wait for ever.
+        `transaction_version` is that of the transaction which a marker ends.
         """
         count = len(records)
         rules = self._rules
@@ -275,16 +275,16 @@ class Log:
         if not is_client and (
             origin is not _COORDINATOR or producer_id >= 0 or length != count - 12 or magic != 2
         ):
-            return self._append_own(records, leader_epoch, now_ms, origin, transaction_version)
+            return self._append_own(records, leader_epoch, now_ms, origin, verification, transaction_version)
         if length != count - 12 or magic != 2:
             return self.append_as_leader(
-                whole_batch(records), leader_epoch, now_ms, in_transaction=in_transaction
+                whole_batch(records), leader_epoch, now_ms, verification=verification
             )
         if base_offset or count > rules.message_bytes_max or crc32c(records[21:]) != crc:
             raise rules.refusal(records, f"{self.topic}-{self.partition}")
         append_time = -1
         if is_client and (
-            attributes & 0x38
+            (attributes & 0x38 and (attributes & 0x28 or verification is None))
             or attributes & 0x07 > 4
             or not 0 < record_count <= count
             or last_delta != record_count - 1
@@ -292,7 +292,7 @@ class Log:
             or max_timestamp - now_ms > rules.timestamp_after_max_ms
             or rules.look_closer
         ):
-            if attributes & 0x10 and not in_transaction:
+            if attributes & 0x10 and verification is None:
                 raise NotInTransaction(f"{self.topic}-{self.partition}")
             records, max_timestamp, append_time = rules.apply(records, now_ms)
             count = len(records)
@@ -301,9 +301,14 @@ class Log:
         last_offset = base_offset + last_delta
         if producer_id >= 0:
             last_sequence = (base_sequence + last_delta) & 0x7FFFFFFF
-            repeated = self._producers.check(
-                producer_id, producer_epoch, base_sequence, last_sequence, attributes & 0x10 != 0, base_offset
-            )
+            if attributes & 0x10 and verification is not None:
+                repeated = self._producers.check_transactional(
+                    producer_id, producer_epoch, base_sequence, last_sequence, base_offset, verification
+                )
+            else:
+                repeated = self._producers.check(
+                    producer_id, producer_epoch, base_sequence, last_sequence, False, base_offset
+                )
             if repeated is not None:
                 if base_offset - self.recovery_point >= self._flush_messages:
                     # Written before a crash, perhaps, and not synced: acknowledging it again is a promise.
@@ -392,6 +397,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin,
+        verification: Verification | None,
         transaction_version: int,
     ) -> AppendResult:
         """Batches from the broker itself: a coordinator's (control batches included) are given offsets one
@@ -406,7 +412,12 @@ class Log:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, self._rules.too_large(header.size))
             if origin is AppendOrigin.COORDINATOR:
                 check_coordinator_batch(
-                    self._producers, header, records[position:end], transaction_version, next_offset
+                    self._producers,
+                    header,
+                    records[position:end],
+                    next_offset,
+                    verification=verification,
+                    transaction_version=transaction_version,
                 )
                 stamp(records, next_offset, leader_epoch, position)
                 header = header._replace(base_offset=next_offset, leader_epoch=leader_epoch)

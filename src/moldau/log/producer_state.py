@@ -6,6 +6,10 @@ is out of sequence and recognises what it has already (the last five batches of 
 
 Transactions: the first transactional batch of a producer opens one, its marker closes it. Until the marker is
 replicated (below the high watermark) the transaction holds back the last stable offset.
+
+Which transactions there are is known to a coordinator, not here. Before a batch may open one, whoever appends
+it begins a `Verification`, asks, and shows it with the batch. It is void once the transaction has a batch or
+a marker: an answer that comes late lets nothing in that no marker would ever end.
 Invariant: `end_offset` is the offset up to which the log is reflected here.
 """
 
@@ -25,6 +29,7 @@ NO_TIMESTAMP = -1
 NO_COORDINATOR_EPOCH = -1
 
 _SEQUENCE_MASK = 0x7FFFFFFF
+_NO_BOUND = _SEQUENCE_MASK
 
 
 class BatchMetadata(NamedTuple):
@@ -98,8 +103,38 @@ class ProducerEntry:
             self.next_sequence = 0
 
 
+class Verification:
+    """A question to the coordinator, about a producer without an open transaction here. It stands for all
+    batches that wait for the answer. Of these the one with the lowest sequence has to come first: if another
+    did, that one could never be sent again."""
+
+    __slots__ = ("epoch", "lowest_sequence", "supports_epoch_bump", "timestamp")
+
+    def __init__(
+        self,
+        epoch: int = NO_EPOCH,
+        lowest_sequence: int = NO_SEQUENCE,
+        timestamp: int = NO_TIMESTAMP,
+        supports_epoch_bump: bool = False,
+    ) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.timestamp = timestamp
+        self.supports_epoch_bump = supports_epoch_bump
+
+    def also_for(self, epoch: int, first_sequence: int) -> None:
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, first_sequence
+        elif epoch == self.epoch and first_sequence < self.lowest_sequence:
+            self.lowest_sequence = first_sequence
+
+
+ONGOING = Verification()
+"""Shown with a batch of a transaction that was open when it was looked at: it opens none."""
+
+
 class ProducerState:
-    __slots__ = ("_ongoing", "end_offset", "name", "producers", "unreplicated")
+    __slots__ = ("_ongoing", "end_offset", "name", "producers", "unreplicated", "verifications")
 
     def __init__(self, name: str, end_offset: int = 0) -> None:
         """`name` is the partition's, for messages."""
@@ -110,6 +145,33 @@ class ProducerState:
         # the high watermark has passed that.
         self._ongoing: dict[int, int] = {}
         self.unreplicated: dict[int, int] = {}
+        self.verifications: dict[int, Verification] = {}  # by producer
+
+    def is_in_transaction(self, producer_id: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, now_ms: int, *, supports_epoch_bump: bool
+    ) -> Verification | None:
+        """To be shown with a batch if the coordinator knows of its transaction; None if that is open already.
+        `supports_epoch_bump`: of transaction version 2, where a transaction begins with sequence 0 unless the
+        producer is known."""
+        if self.is_in_transaction(producer_id):
+            return None
+        verification = self.verifications.get(producer_id)
+        if verification is None:
+            verification = self.verifications[producer_id] = Verification(
+                epoch, first_sequence, now_ms, supports_epoch_bump
+            )
+        else:
+            verification.also_for(epoch, first_sequence)
+        return verification
+
+    def trust(self, producer_id: int, epoch: int, now_ms: int) -> Verification:
+        """As `begin_verification`, where nobody is to be asked: there is no order to be kept."""
+        verification = self.verifications[producer_id] = Verification(epoch, _NO_BOUND, now_ms)
+        return verification
 
     def check(
         self,
@@ -153,10 +215,49 @@ class ProducerState:
         self._check_in_transaction(producer_id, entry, transactional, offset)
         return None
 
-    def check_coordinator_batch(self, producer_id: int, epoch: int, transactional: bool, offset: int) -> None:
+    def check_transactional(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        offset: int,
+        verification: Verification,
+    ) -> BatchMetadata | None:
+        """As `check`, for a batch of a transaction. What is here already needs no verification."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and entry.txn_first_offset >= 0:
+            return self.check(producer_id, epoch, first_sequence, last_sequence, True, offset)
+        for batch in entry.batches if entry is not None and epoch == entry.epoch else ():
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        self._check_verified(producer_id, verification, offset)
+        if entry is not None:
+            self._check_epoch(producer_id, entry, epoch, offset)
+        is_new = entry is None or not entry.batches
+        lowest_sequence = 0 if verification.supports_epoch_bump and is_new else verification.lowest_sequence
+        if first_sequence > lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id} at offset {offset} in partition "
+                f"{self.name}: {first_sequence} (incoming seq. number), {lowest_sequence} (the one that the "
+                "transaction begins with)",
+            )
+        return self.check(producer_id, epoch, first_sequence, last_sequence, True, offset)
+
+    def check_coordinator_batch(
+        self,
+        producer_id: int,
+        epoch: int,
+        transactional: bool,
+        offset: int,
+        verification: Verification | None,
+    ) -> None:
         """May a coordinator append this batch on behalf of a producer? Its batches have no sequence
         numbers."""
         entry = self.producers.get(producer_id)
+        if transactional and (entry is None or entry.txn_first_offset < 0):
+            self._check_verified(producer_id, verification, offset)
         if entry is not None:
             self._check_epoch(producer_id, entry, epoch, offset)
             self._check_in_transaction(producer_id, entry, transactional, offset)
@@ -211,6 +312,7 @@ class ProducerState:
         if transactional and entry.txn_first_offset < 0:
             entry.txn_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
+            self.verifications.pop(producer_id, None)
 
     def append_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, aborted: bool
@@ -222,6 +324,7 @@ class ProducerState:
         entry.set_epoch(epoch)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
+        self.verifications.pop(producer_id, None)
         first_offset, entry.txn_first_offset = entry.txn_first_offset, NO_OFFSET
         if first_offset < 0:
             return None
@@ -275,6 +378,11 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        self.verifications = {
+            producer_id: verification
+            for producer_id, verification in self.verifications.items()
+            if now_ms - verification.timestamp < expiration_ms
+        }
         return len(expired)
 
     def load(self, producers: dict[int, ProducerEntry], end_offset: int) -> None:
@@ -288,6 +396,7 @@ class ProducerState:
         )
         self._ongoing = dict(open_transactions)
         self.unreplicated = {}
+        self.verifications = {}
 
     def reset(self, end_offset: int) -> None:
         self.load({}, end_offset)
@@ -299,6 +408,14 @@ class ProducerState:
                 f"Epoch of producer {producer_id} at offset {offset} in {self.name} is {epoch}, which "
                 f"is smaller than "
                 f"the last seen epoch {entry.epoch}",
+            )
+
+    def _check_verified(self, producer_id: int, verification: Verification | None, offset: int) -> None:
+        if verification is None or self.verifications.get(producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"The batch of producer {producer_id} at offset {offset} in partition {self.name} belongs to "
+                "no ongoing transaction",
             )
 
     def _check_in_transaction(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moldau.log.log import AppendOrigin, AppendResult, Log, Slice
+from moldau.log.producer_state import Verification
 from moldau.wire.errors import ErrorCode, KafkaError
 
 ALL_IN_SYNC = -1  # acks=all
@@ -131,20 +132,37 @@ class Partition:
         self._on_appended(log, result, len(records))
         return result
 
+    def append_transactional(
+        self, records: memoryview, acks: int, now_ms: int, verification: Verification
+    ) -> AppendResult:
+        """As `append`, for a batch of a transaction that somebody has looked after (see `Log`)."""
+        self.produce_requests += 1
+        log = self.leader_log()
+        if acks == ALL_IN_SYNC:
+            self._check_in_sync(log)
+        result = log.append_as_leader(records, self.leader_epoch, now_ms, verification=verification)
+        self._on_appended(log, result, len(records))
+        return result
+
     def append_as_coordinator(
-        self, records: memoryview, now_ms: int, *, transaction_version: int = 0
+        self,
+        records: memoryview,
+        now_ms: int,
+        *,
+        verification: Verification | None = None,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """What a coordinator keeps in its topic: with acks=all, and without a client's rules."""
         log = self.log
         if log is None or not self.is_leader:
             log = self.leader_log()
-        if self.in_sync_count < log.config.min_insync_replicas and self.in_sync_count < self.min_in_sync:
-            raise self._not_enough_replicas()
+        self._check_in_sync(log)
         result = log.append_as_leader(
             records,
             self.leader_epoch,
             now_ms,
             origin=AppendOrigin.COORDINATOR,
+            verification=verification,
             transaction_version=transaction_version,
         )
         self._on_appended(log, result, len(records))
@@ -158,6 +176,10 @@ class Partition:
         if self.waiters and log.last_stable_offset > stable:
             self.tell_of_decision()
         return result
+
+    def _check_in_sync(self, log: Log) -> None:
+        if self.in_sync_count < log.config.min_insync_replicas and self.in_sync_count < self.min_in_sync:
+            raise self._not_enough_replicas()
 
     def _not_enough_replicas(self) -> KafkaError:
         return KafkaError(

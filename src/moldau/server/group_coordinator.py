@@ -15,6 +15,7 @@ from moldau.coordinator.decision import Waiter
 from moldau.coordinator.placement import partition_of
 from moldau.groups.environment import GroupEnvironment
 from moldau.log.errors import LogDirError
+from moldau.log.producer_state import Verification
 from moldau.metadata.delta import Delta
 from moldau.metadata.image import ClusterImage
 from moldau.records.compression import Codec
@@ -68,6 +69,12 @@ class GroupCoordinator:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self._coordinator.submit(self.partition_of(group_id), decide)
+
+    def submit_in_transaction(
+        self, group_id: str, decide: Decide[GroupShard, R], verification: Verification
+    ) -> Waiter[R]:
+        """As `submit`, for what belongs to a transaction that somebody has asked about."""
+        return self._coordinator.submit(self.partition_of(group_id), decide, verification)
 
     def submit_any_id(self, group_id: str, decide: Decide[GroupShard, R]) -> Waiter[R]:
         """As `submit`, for offsets: old clients that assign themselves their partitions commit for a group

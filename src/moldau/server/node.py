@@ -66,6 +66,7 @@ from moldau.server.telemetry import Telemetry
 from moldau.server.topic_creation import create_in_background
 from moldau.server.transaction_coordinator import TransactionCoordinator
 from moldau.server.txn_markers import TxnMarkers
+from moldau.server.txn_verification import TxnVerification
 from moldau.wire.errors import KafkaError
 from moldau.wire.ids import Uuid, random_uuid
 from moldau.wire.messages import assign_replicas_to_dirs as assign_replicas
@@ -206,6 +207,7 @@ class Node:
             producer_ids=producer_ids,
             txn_markers=txn_markers,
             transactions=transactions,
+            txn_verification=TxnVerification(runtime, lambda: self.services.config, transactions),
             replica_mover=ReplicaMover(
                 runtime,
                 lambda: self.services.config,

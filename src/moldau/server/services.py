@@ -29,6 +29,7 @@ from moldau.server.share_partitions import SharePartitions
 from moldau.server.telemetry import Telemetry
 from moldau.server.transaction_coordinator import TransactionCoordinator
 from moldau.server.txn_markers import TxnMarkers
+from moldau.server.txn_verification import TxnVerification
 from moldau.wire.errors import ErrorCode, KafkaError
 
 
@@ -49,6 +50,7 @@ class Services:
     fetch_purgatory: Purgatory
     producer_ids: ProducerIds
     txn_markers: TxnMarkers
+    txn_verification: TxnVerification
     transactions: TransactionCoordinator
     replica_mover: ReplicaMover
     telemetry: Telemetry

@@ -3,7 +3,7 @@
 
 What is decided is in `moldau.txn`, how that is carried out in `moldau.coordinator`; this knows where a
 transactional id is kept, gets the producer ids that decisions ask for, and hands on what they send:
-markers, and transactions that ran out of time. """
+markers, and transactions that ran out of time."""
 
 from __future__ import annotations
 

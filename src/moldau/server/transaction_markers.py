@@ -7,7 +7,7 @@ would leave from `_write_to`, as a WriteTxnMarkers request; with one broker ther
 
 Markers of many partitions are written in turns, so that others are served in between. Nothing is kept of
 what is under way: who leads the coordinator's partition next finds it in the log and begins again, and a
-marker that is there already does no harm. """
+marker that is there already does no harm."""
 
 from __future__ import annotations
 

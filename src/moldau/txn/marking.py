@@ -2,7 +2,7 @@
 
 A leader says of each marker how it went. Kafka's coordinator stops for good where a leader knows of a newer
 epoch of the producer, which leaves the transaction decided and never complete; here that partition is done,
-as nothing of the transaction can be open there. """
+as nothing of the transaction can be open there."""
 
 from __future__ import annotations
 

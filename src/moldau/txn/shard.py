@@ -6,7 +6,7 @@ written comes the record that completes it. What was decided and not completed i
 `on_loaded`.
 
 A state is visible as soon as it is written, and told when it is committed. So where Kafka, between the two,
-asks a second request to come again (CONCURRENT_TRANSACTIONS), here it is answered after the first. """
+asks a second request to come again (CONCURRENT_TRANSACTIONS), here it is answered after the first."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ id never goes back. Whoever shows another epoch than `Transaction.client` change
 
 Transactions of version 2 (KIP-890) end with a bump of the epoch, so that what is late cannot be taken for
 part of the next one. A producer that did not hear the answer shows the epoch from before the bump, and is
-told again; with version 1 it shows the epoch that still is. """
+told again; with version 1 it shows the epoch that still is."""
 
 from __future__ import annotations
 

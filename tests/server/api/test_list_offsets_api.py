@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.log.log import AppendOrigin
 from moldau.records.builder import build_batch
 from moldau.records.record import Record
 from moldau.wire.errors import ErrorCode as E
 from moldau.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.server.api.txn_clients import append
 from tests.server.sim_node import SimNode
 
 LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = range(-1, -7, -1)
@@ -129,13 +129,10 @@ def test_a_time_is_found_as_by_looking_at_every_record(batches: list[list[int]],
 
 
 def test_times_in_an_open_transaction_are_for_who_reads_everything(filled: SimNode) -> None:
-    log = filled.partition("t").log
-    assert log is not None
     batch = build_batch(
         [Record(0, 500, b"key", b"")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
     )
-    log.append_as_leader(memoryview(bytearray(batch)), 0, 500, origin=AppendOrigin.COORDINATOR)
-    log.advance_high_watermark(log.log_end_offset)
+    append(filled, "t", batch)
     for timestamp in (450, MAX):
         assert ask(filled, timestamp) == (E.NONE, 500, 7, 0)
         assert ask(filled, timestamp, isolation_level=1) == NOTHING

@@ -125,7 +125,7 @@ def test_transactional_batches_open_no_transaction(topic: SimNode) -> None:
     no_producer = altered(ATTRIBUTES, 0x10)
     for records in (TRANSACTIONAL, no_producer):
         assert produce(topic, records) == (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
-        assert produce(topic, records, transactional_id="id")[0] == E.INVALID_TXN_STATE
+    assert produce(topic, TRANSACTIONAL, transactional_id="id")[0] == E.NOT_ENOUGH_REPLICAS
     assert produce(topic, GOOD, transactional_id="id") == (E.NONE, 3, 2)
     log = topic.partition("t").log
     assert log is not None

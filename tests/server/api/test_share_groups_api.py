@@ -36,6 +36,7 @@ from tests.server.api.share_clients import (
     prepared,
     set_options,
 )
+from tests.server.api.txn_clients import append
 from tests.server.sim_node import SimNode
 
 
@@ -279,7 +280,7 @@ def test_records_of_transactions_are_for_groups_that_want_them_only_when_they_ar
     assert acquired(client.fetch("t", 0)) == {0: [(2, 5, 1)]}
     # Of the markers clients say that there is no record, and what was aborted holds nobody up.
     assert errors(client.acknowledge("t", 0, (2, 2, GAP), (3, 4, ACCEPT), (5, 5, GAP))) == {0: 0}
-    node.partition("t").append_as_coordinator(memoryview(bytearray(marker(9, ControlType.COMMIT))), 1000)
+    node.partition("t").append_marker(memoryview(bytearray(marker(9, ControlType.COMMIT))), 1000, 0)
     assert acquired(client.fetch("t", 0)) == {0: [(6, 9, 1)]}
     assert described(node, 0) == {0: (2, 4)}
 
@@ -289,9 +290,9 @@ def append_transaction(node: SimNode, producer_id: int, count: int, end: Control
     batch = build_batch(
         records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
     )
-    for data in (batch, marker(producer_id, end) if end is not None else None):
-        if data is not None:
-            node.partition("t").append_as_coordinator(memoryview(bytearray(data)), 1000)
+    append(node, "t", batch)
+    if end is not None:
+        node.partition("t").append_marker(memoryview(bytearray(marker(producer_id, end))), 1000, 0)
 
 
 def marker(producer_id: int, end: ControlType) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from moldau.records.control import ControlType, read_end_txn_marker
 from moldau.records.record import read_records
 from moldau.wire.errors import ErrorCode as E
 from tests.server.api.test_fetch_api import offsets_of, only, send
-from tests.server.api.txn_clients import PRODUCER_ID, marker, transactional_batch, write_markers
+from tests.server.api.txn_clients import PRODUCER_ID, append, marker, transactional_batch, write_markers
 from tests.server.sim_node import SimNode
 
 
@@ -19,17 +18,8 @@ from tests.server.sim_node import SimNode
 def open_transaction(node: SimNode) -> SimNode:
     """A transaction with a batch of two records in the first of two partitions."""
     node.create_topic("t", 2)
-    begin(node)
+    append(node, "t", transactional_batch(2))
     return node
-
-
-def begin(node: SimNode, **fields: Any) -> None:
-    log = node.partition("t").log
-    assert log is not None
-    log.append_as_leader(
-        transactional_batch(2, **fields), 0, node.runtime.clock.now_ms(), in_transaction=True
-    )
-    log.advance_high_watermark(log.log_end_offset)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -62,7 +52,7 @@ def test_what_cannot_be_written_is_told_partition_by_partition(open_transaction:
 
 
 def test_old_epochs_are_fenced(open_transaction: SimNode) -> None:
-    begin(open_transaction, epoch=4, producer_id=8)
+    append(open_transaction, "t", transactional_batch(2, epoch=4, producer_id=8))
     place = (8, "t", 0)
     old = marker({"t": [0]}, producer_id=8, epoch=3)
     assert write_markers(open_transaction, old) == {place: E.INVALID_PRODUCER_EPOCH}
@@ -85,8 +75,7 @@ def test_who_reads_what_is_committed_waits_for_the_marker(open_transaction: SimN
 
     async def later() -> None:
         await asyncio.sleep(1)
-        begin(node, sequence=2)
-        node.partition("t").tell_waiters(1000)
+        append(node, "t", transactional_batch(2, sequence=2, size=2000))
         await asyncio.sleep(1)
         write_marker(node)
 

@@ -1,24 +1,37 @@
 """Produce (key 0), versions 3-13: v9 flexible, v10 the current leader on errors, v12 transactions without
 AddPartitionsToTxn, v13 topic ids.
 
-Hot: everything that is not an error runs straight through, without a task, a future or a decoded message.
+Hot: everything that is not an error runs straight through, without a task, a future or a decoded message. A
+batch that begins a transaction in its partition may have to wait for the transaction coordinator, which is
+asked before (`server/txn_verification.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from struct import Struct
 
+from moldau.coordinator.decision import Waiter
 from moldau.log.append_rules import whole_batch
 from moldau.log.errors import LogDirError, NotInTransaction, NotOneBatch
-from moldau.net.connection import NO_REPLY, Connection, Reply, Signal
-from moldau.records.batch import parse_header
+from moldau.log.producer_state import ONGOING
+from moldau.net.connection import NO_REPLY, PENDING, Connection, Reply, Signal
+from moldau.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, parse_header
 from moldau.records.compression import Codec
 from moldau.server.services import Services
+from moldau.server.txn_verification import (
+    Asked,
+    Producer,
+    Verified,
+    as_producer_is_told,
+    producing,
+)
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.produce import (
     TOPIC_IDS_FROM,
     PartitionResult,
+    ProduceRequest,
     read_one_partition,
     read_produce_request,
     write_one_partition,
@@ -31,6 +44,9 @@ log = logging.getLogger(__name__)
 _ADMIN_CLIENT_ID = "__admin_client"
 
 _ZSTD_FROM = 7
+
+# In the header of a batch: attributes, producer id, producer epoch and first sequence.
+_PRODUCER_OF = Struct(">21xh20xqhi").unpack_from
 
 # Not counted as failed, as in Kafka: they tell of clients and of the cluster's state, not of this broker.
 _EXPECTED = frozenset(
@@ -90,8 +106,75 @@ def _handle_any(
     frame: memoryview,
     position: int,
 ) -> Reply | Signal:
-    """What `handle` does not take itself: several partitions, acks=0, what has to be refused."""
+    """What `handle` does not take itself: several partitions, transactions, acks=0, what has to be
+    refused."""
     request = read_produce_request(version, frame, position)
+    if request.transactional_id is None:
+        return _append(services, connection, version, correlation_id, request, None)
+    verified = _verify(services, version, request)
+    if not isinstance(verified, Waiter):
+        return _append(services, connection, version, correlation_id, request, verified)
+    # The frame belongs to the connection, and is not there any more when the answer is.
+    kept = read_produce_request(version, memoryview(bytearray(frame)), position)
+
+    def complete() -> None:
+        if connection.closed:
+            return
+        try:
+            reply = _append(services, connection, version, correlation_id, kept, verified.result())
+        except Exception:
+            # As in the dispatcher, which is not above us here: our bug ends the connection, not the node.
+            log.exception("a produce request of %s that had to wait failed", connection.peer_host)
+            connection.close()
+            return
+        connection.reply(reply)
+
+    verified.when_done(complete)
+    return PENDING
+
+
+def _verify(
+    services: Services, version: int, request: ProduceRequest
+) -> Verified | KafkaError | Waiter[Verified]:
+    """What is to be shown with the batches that begin a transaction in their partition, or the error of all
+    partitions."""
+    by_topic_id = version >= TOPIC_IDS_FROM
+    topics = services.replicas.by_id if by_topic_id else services.replicas.by_name
+    producers: set[tuple[int, int]] = set()
+    asked: list[Asked] = []
+    for topic, partitions in request.topics:
+        known = topics.get(topic, {})
+        for index, records in partitions:
+            partition = known.get(index)
+            if partition is None or records is None or len(records) < HEADER_BYTES:
+                continue
+            attributes, producer_id, epoch, sequence = _PRODUCER_OF(records)
+            if not attributes & TRANSACTIONAL_BIT or producer_id < 0:
+                continue
+            producers.add((producer_id, epoch))
+            of_partition = partition.log
+            if of_partition is None or not of_partition.producers.is_in_transaction(producer_id):
+                asked.append(Asked(partition, sequence))
+    if len(producers) > 1:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer")
+    if not asked:
+        return {}
+    assert request.transactional_id is not None
+    kind = producing(version)
+    producer = Producer(request.transactional_id, *producers.pop())
+    waiter = services.txn_verification.verify(producer, kind, asked, retries=True)
+    return waiter.result() if waiter.is_done else waiter
+
+
+def _append(
+    services: Services,
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    request: ProduceRequest,
+    verified: Verified | KafkaError | None,
+) -> Reply | Signal:
+    """`verified` is None without a transaction, and the error if all partitions have the same."""
     acks = request.acks
     check: Callable[[memoryview], None] | None = None
     if not -1 <= acks <= 1:
@@ -122,7 +205,15 @@ def _handle_any(
                     check(records)
                 if partition.is_internal and connection.client_id != _ADMIN_CLIENT_ID:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
-                appended = partition.append(records, acks, now_ms)
+                if verified is None:
+                    appended = partition.append(records, acks, now_ms)
+                elif isinstance(verified, KafkaError):
+                    raise verified
+                else:
+                    shown = verified.get((partition.topic, partition.index), ONGOING)
+                    if isinstance(shown, KafkaError):
+                        raise as_producer_is_told(shown, producing(version))
+                    appended = partition.append_transactional(records, acks, now_ms, shown)
                 results.append(
                     PartitionResult(
                         index,
@@ -134,7 +225,7 @@ def _handle_any(
                 )
             except KafkaError as failure:
                 failed += 1
-                results.append(_failed(services, topic, index, version, failure, request.transactional_id))
+                results.append(_failed(services, topic, index, version, failure))
         handled += len(results)
         answer.append((topic, results))
     if acks == 0:
@@ -163,9 +254,8 @@ def _failed(
     index: int,
     version: int,
     failure: KafkaError,
-    transactional_id: str | None = None,
 ) -> PartitionResult:
-    if isinstance(failure, NotInTransaction) and transactional_id is None:
+    if isinstance(failure, NotInTransaction):
         failure = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if isinstance(failure, LogDirError):
         services.on_log_dir_failure(failure)
