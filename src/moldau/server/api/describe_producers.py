@@ -16,6 +16,8 @@ from moldau.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+_UNKNOWN = "This server does not host this topic-partition."  # of topics, not of partitions, as in Kafka
+
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
@@ -30,15 +32,18 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
 
 
 def _described(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    message: str | None = None
     try:
         check_topic_name(topic)
-        producers = context.services.partition(topic, index).leader_log().producers.producers
+        if topic not in context.services.image().topics:
+            message = _UNKNOWN
+        # Whoever leads: a follower knows the same of producers.
+        producers = context.services.partition(topic, index).local_log().producers.producers
     except KafkaError as failure:
+        if failure.code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+            message = failure.message
         return PartitionResponse(
-            partition_index=index,
-            error_code=failure.code,
-            error_message=failure.message,
-            active_producers=[],
+            partition_index=index, error_code=failure.code, error_message=message, active_producers=[]
         )
     return PartitionResponse(
         partition_index=index,

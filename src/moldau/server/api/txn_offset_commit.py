@@ -138,12 +138,11 @@ def _take_out_unknown(
     kept: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
         known = image.topics.get(topic.name)
-        there = [
-            each
-            for each in topic.partitions
-            if known is not None and each.partition_index in known.partitions
+        partitions = () if known is None else known.partitions
+        there = [each for each in topic.partitions if each.partition_index in partitions]
+        missing = [
+            each.partition_index for each in topic.partitions if each.partition_index not in partitions
         ]
-        missing = [each.partition_index for each in topic.partitions if each not in there]
         if missing or known is None:
             refused.append(_failed(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing))
         if there:
