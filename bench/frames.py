@@ -75,8 +75,11 @@ def batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
     return _BATCH_HEAD.pack(0, 9 + len(body), -1, 2, crc32c(body)) + body
 
 
-def produce(topic: str, records: bytes, acks: int = 1, partition: int = 0) -> bytes:
-    body = b"\0" + struct.pack(">hi", acks, 30_000)
+def produce(
+    topic: str, records: bytes, acks: int = 1, partition: int = 0, transactional_id: str | None = None
+) -> bytes:
+    body = b"\0" if transactional_id is None else compact(transactional_id.encode())
+    body += struct.pack(">hi", acks, 30_000)
     body += b"\2" + compact(topic.encode())
     body += b"\2" + struct.pack(">i", partition) + compact(records)
     return frame(PRODUCE, PRODUCE_VERSION, body + b"\0\0\0")

@@ -1,4 +1,5 @@
-"""`python -m bench.in_process`: what requests of groups cost Moldau itself, from frame to frame.
+"""`python -m bench.in_process`: what requests of groups, produce and fetch cost Moldau itself, from frame to
+frame.
 
 A node is started in this process, and its dispatcher is given frames in a loop: no socket, no generator and
 no other process takes part. Of many rounds the fastest counts, so that a figure comes out the same on a
@@ -13,7 +14,7 @@ import asyncio
 import gc
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from bench import frames, group_frames
 from bench.kafka import free_port
 from bench.loads.commit import PARTITIONS
 from moldau.config.broker import BrokerConfig
+from moldau.records.builder import build_batch
+from moldau.records.record import Record
 from moldau.runtime.real import RealRuntime, run
 from moldau.server.main import format_new_directories
 from moldau.server.node import Node
@@ -31,6 +34,9 @@ _GROUPS = [f"in-process-{number}" for number in range(1000)]
 _MEMBER = b"3d0f2c6e-59f2-4b0e-8f0a-6a4c7c1f2b11"
 _ROUNDS = 60
 _REQUESTS = 200  # of a round
+
+
+_Case = tuple[str, Callable[[], Sequence[bytes | bytearray]]]
 
 
 class _Connection:
@@ -65,17 +71,18 @@ class _Asker:
             reply = await self._connection.later.get()
         return bytearray(reply[4:])
 
-    def fastest_us(self, requests: Sequence[bytes]) -> float:
-        """Of one request. They are of a kind that is answered at once."""
-        views = [memoryview(request)[4:] for request in requests]
-        views = (views * (_REQUESTS // len(views) + 1))[: max(_REQUESTS, len(views))]
+    def fastest_us(self, make: Callable[[], Sequence[bytes | bytearray]]) -> float:
+        """Of one request. They are of a kind that is answered at once; `make` makes those of a round."""
         dispatch, connection, best = self._dispatch, self._connection, float("inf")
-        assert isinstance(dispatch(connection, views[0], 0.0), bytearray), "it is not answered at once"
         for _ in range(_ROUNDS):
+            views = [memoryview(request)[4:] for request in make()]
+            views = views * -(-_REQUESTS // len(views))
+            reply = dispatch(connection, views[0], 0.0)
+            assert isinstance(reply, bytearray | bytes | list), "it is not answered at once"
             started = time.perf_counter()
-            for view in views:
+            for view in views[1:]:
                 dispatch(connection, view, 0.0)
-            best = min(best, (time.perf_counter() - started) / len(views))
+            best = min(best, (time.perf_counter() - started) / (len(views) - 1))
             connection.timers.clear()
         return best * 1e6
 
@@ -101,22 +108,76 @@ async def measure(runtime: RealRuntime, directory: Path, patterns: Sequence[str]
         classic, consumer = await _join_classic(asker), await _join_consumer(asker)
         gc.collect()
         gc.freeze()
-        for name, requests in _cases(classic, consumer):
+        for name, make in (*_group_cases(classic, consumer), *_data_cases(node)):
             if not patterns or any(fnmatch(name, pattern) for pattern in patterns):
-                print(f"{name:24} {asker.fastest_us(requests):7.2f} µs", flush=True)
+                print(f"{name:24} {asker.fastest_us(make):7.2f} µs", flush=True)
     finally:
         gc.unfreeze()
         await node.stop()
 
 
-def _cases(classic: bytes, consumer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+def _group_cases(classic: bytes, consumer: bytes) -> Iterator[_Case]:
     commit, everything = group_frames.offset_commit, range(PARTITIONS)
-    yield "commit-one-group", [commit(_GROUPS[0], _TOPIC, [index], 1_000_000) for index in everything]
-    yield "commit-1000-groups", [commit(group, _TOPIC, [1], 1_000_000) for group in _GROUPS]
-    yield "commit-10-partitions", [commit(group, _TOPIC, everything, 1_000_000) for group in _GROUPS]
-    yield "fetch-offsets", [group_frames.offset_fetch([group]) for group in _GROUPS]
-    yield "heartbeat-classic", [classic]
-    yield "heartbeat-consumer", [consumer]
+
+    def same(name: str, requests: list[bytes]) -> _Case:
+        return name, lambda: requests
+
+    yield same("commit-one-group", [commit(_GROUPS[0], _TOPIC, [index], 1_000_000) for index in everything])
+    yield same("commit-1000-groups", [commit(group, _TOPIC, [1], 1_000_000) for group in _GROUPS])
+    yield same("commit-10-partitions", [commit(group, _TOPIC, everything, 1_000_000) for group in _GROUPS])
+    yield same("fetch-offsets", [group_frames.offset_fetch([group]) for group in _GROUPS])
+    yield same("heartbeat-classic", [classic])
+    yield same("heartbeat-consumer", [consumer])
+
+
+def _data_cases(node: Node) -> Iterator[_Case]:
+    """A partition for each. The leader writes into the batches that it gets, so each round has its own."""
+    records = [Record(0, 1_700_000_000_000, b"key", bytes(1000))]
+    plain = frames.produce(_TOPIC, build_batch(records), partition=0)
+    yield "produce", lambda: [bytearray(plain) for _ in range(_REQUESTS)]
+    yield "fetch", lambda: [frames.fetch(_TOPIC, 0, max_bytes=1100)]
+    yield "produce-idempotent", _Producer(1, records).requests
+    transactional = _Producer(2, records, transactional_id="bench")
+    transactional.begin(node)
+    yield "produce-transactional", transactional.requests
+
+
+class _Producer:
+    """Numbers its batches; it writes to the partition with the number of its id."""
+
+    def __init__(self, id: int, records: Sequence[Record], transactional_id: str | None = None) -> None:
+        self._id = id
+        self._records = records
+        self._transactional_id = transactional_id
+        self._sequence = 0
+
+    def begin(self, node: Node) -> None:
+        """A transaction, of which no coordinator is told."""
+        partition = node.services.partition(_TOPIC, self._id)
+        now_ms = time.time_ns() // 1_000_000
+        verification = partition.leader_log().producers.trust(self._id, 0, now_ms)
+        partition.append_transactional(memoryview(self._batch()), 1, now_ms, verification)
+
+    def requests(self) -> list[bytearray]:
+        return [
+            bytearray(
+                frames.produce(
+                    _TOPIC, self._batch(), partition=self._id, transactional_id=self._transactional_id
+                )
+            )
+            for _ in range(_REQUESTS)
+        ]
+
+    def _batch(self) -> bytearray:
+        batch = build_batch(
+            self._records,
+            producer_id=self._id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+            is_transactional=self._transactional_id is not None,
+        )
+        self._sequence += 1
+        return bytearray(batch)
 
 
 async def _prepare(asker: _Asker) -> None:
