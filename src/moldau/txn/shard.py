@@ -37,6 +37,9 @@ from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+# The version of a record that can say who took a transaction over.
+_KEEPS_FROM = 1
+
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -130,6 +133,8 @@ class TransactionShard:
         expected: Producer | None,
         new_producer_id: int | None,
     ) -> Decision[InitProducerIdResponse]:
+        if self._record_version < _KEEPS_FROM:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         kept = transitions.kept(ongoing, expected=expected, now_ms=now_ms, new_producer_id=new_producer_id)
         return Decision(
             records=[self._changed(transactional_id, kept)],
@@ -236,8 +241,11 @@ class TransactionShard:
 
     def _changed(self, transactional_id: str, transaction: Transaction) -> CoordinatorRecord:
         self._decided = transactional_id, transaction
-        version = min(self._environment.transaction_version, 1)
-        return record_of(transactional_id, transaction, version)
+        return record_of(transactional_id, transaction, self._record_version)
+
+    @property
+    def _record_version(self) -> int:
+        return min(self._environment.transaction_version, 1)
 
     # ------------------------------------------------------------ time
 
@@ -280,7 +288,7 @@ class TransactionShard:
         transaction = transaction_in(value)
         decided, self._decided = self._decided, None
         if decided is not None and decided[0] == transactional_id:
-            transaction = transaction._replace(last_producer_epoch=decided[1].last_producer_epoch)
+            transaction = decided[1]
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._ongoing.add(transactional_id)
