@@ -91,6 +91,8 @@ class Story:
             assert (found.producer_id, found.producer_epoch) == given[2:]
         else:
             assert found.state is S.EMPTY
+        if expected == (-1, -1):
+            assert given[:2] not in self.given[each], "whoever had it is not fenced"
         self.told(each, given[:2])
 
     def add(self) -> None:
@@ -109,6 +111,7 @@ class Story:
         each = self.random.choice(IDS)
         producer, commit = self.producer(each), self.random.random() < 0.6
         version = 2 if self.version == 2 and self.random.random() < 0.8 else 0
+        written = len(self.driver.log)
         given = self.driver.end(producer, commit=commit, version=version, transactional_id=each)
         if isinstance(given, E):
             assert given in (
@@ -124,6 +127,8 @@ class Story:
         assert found.state in (
             (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
         )
+        if version == 2 and len(self.driver.log) > written:
+            assert given not in self.given[each], "what is late would be part of the next transaction"
         self.told(each, given)
 
     def complete(self) -> None:
