@@ -32,8 +32,14 @@ def test_pauses_grow_up_to_a_bound() -> None:
 
 
 def test_partitions_are_done_one_by_one() -> None:
-    marking = Marking(Markers("id", 1, 0, True, 2, [("b", 0), ("a", 1)]), 3)
-    assert list(marking.left) == [("a", 1), ("b", 0)]
-    marking.is_done_in(("a", 1))
-    marking.is_done_in(("a", 1))
-    assert list(marking.left) == [("b", 0)]
+    marking = Marking(Markers("id", 1, 0, True, 2, [("b", 0), ("a", 1), ("c", 0)]), 3)
+    assert list(marking.untried) == [("a", 1), ("b", 0), ("c", 0)]
+    marking.untried.clear()
+    assert marking.on_code(("a", 1), ErrorCode.NONE) is Verdict.DONE
+    assert marking.on_code(("b", 0), ErrorCode.NOT_ENOUGH_REPLICAS) is Verdict.AGAIN
+    assert marking.on_code(("c", 0), ErrorCode.NOT_ENOUGH_REPLICAS) is Verdict.AGAIN
+    assert marking.failed == {ErrorCode.NOT_ENOUGH_REPLICAS: ("c", 0)}
+    assert marking.begin_again() == 20
+    assert (list(marking.untried), marking.failed) == ([("b", 0), ("c", 0)], {})
+    assert marking.on_code(("b", 0), ErrorCode.NONE) is Verdict.DONE
+    assert list(marking.left) == [("c", 0)]

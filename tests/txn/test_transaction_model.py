@@ -183,16 +183,9 @@ class Story:
             assert after.client[1] <= 1, "a new producer id begins at 0"
         if before.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
             assert after.producer_epoch in (before.producer_epoch, 0, before.next_producer_epoch)
-        assert (
-            after.producer_epoch <= EPOCH_MAX
-            and after.client[1] < EPOCH_MAX
-            or after.state
-            in (
-                S.PREPARE_ABORT,
-                S.PREPARE_COMMIT,
-                S.COMPLETE_ABORT,
-            )
-        )
+        assert after.producer_epoch <= EPOCH_MAX
+        if after.state in (S.EMPTY, S.ONGOING):
+            assert after.client[1] < EPOCH_MAX, "no epoch is left to fence it with"
 
     def check_replay(self) -> None:
         """The log says all that is, but for what a later version of its records says."""

@@ -1,5 +1,5 @@
-"""A shard of transactions, driven as the coordinator drives it: what is decided is written, applied and answered,
-what it sends is kept. Its log holds encoded records, so that a replay reads what was written."""
+"""A shard of transactions, driven as the coordinator drives it: what is decided is written, applied and
+answered, what it sends is kept. Its log holds encoded records, so that a replay reads what was written."""
 
 from __future__ import annotations
 

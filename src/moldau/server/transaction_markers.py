@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from functools import partial
 
 from moldau.coordinator.decision import Waiter
 from moldau.metadata.image import ClusterImage
 from moldau.runtime.interfaces import Runtime
 from moldau.server.txn_markers import TxnMarkers
-from moldau.txn.marking import Marking, Verdict, verdict_on
+from moldau.txn.marking import Marking, Verdict
 from moldau.txn.transaction import Markers, TopicPartition
 from moldau.wire.errors import ErrorCode, KafkaError
 
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 _TURN_S = 0.005
 # The coordinator is elsewhere, or will begin anew: whoever it is finds what is to be done in the log.
 _LOST = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+_NO_LEADER = frozenset((ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 Complete = Callable[[int, Markers], Waiter[bool]]
 """A partition of `__transaction_state`, and what was written. Raises KafkaError."""
@@ -100,13 +100,12 @@ class MarkerSender:
         turn_ends_at = clock.monotonic() + _TURN_S
         try:
             while self._ready:
-                if clock.monotonic() > turn_ends_at:
+                key, marking = self._ready[0]
+                if not self._is_current(key, marking) or self._go_on(key, marking, turn_ends_at):
+                    self._ready.popleft()
+                if self._ready and clock.monotonic() > turn_ends_at:
                     self._runtime.call_later(0, self._run)
                     return
-                key, marking = self._ready[0]
-                if self._is_current(key, marking) and not self._go_on(key, marking, turn_ends_at):
-                    continue
-                self._ready.popleft()
         except Exception:
             # Our bug; whatever else is decided is to be completed all the same.
             log.exception("markers of %s cannot be written", self._ready.popleft()[0])
@@ -123,39 +122,42 @@ class MarkerSender:
         self._uncompleted.discard(key)
 
     def _go_on(self, key: tuple[int, str], marking: Marking, turn_ends_at: float) -> bool:
-        """False if the turn has ended before everything was tried."""
-        monotonic = self._runtime.clock.monotonic
-        failed: dict[ErrorCode, TopicPartition] = {}
-        for each in list(marking.left):
-            if monotonic() > turn_ends_at:
+        """Writes one marker at least; False if the turn has ended before everything was tried."""
+        untried, monotonic = marking.untried, self._runtime.clock.monotonic
+        while untried:
+            each = untried.popleft()
+            if marking.on_code(each, self._write_to(each, marking)) is Verdict.FENCED:
+                log.warning("%s-%d knows a newer transaction coordinator than the one here", *each)
+                self._drop(key)
+                return True
+            if untried and monotonic() > turn_ends_at:
                 return False
-            code = self._write_to(each, marking)
-            match verdict_on(code):
-                case Verdict.DONE:
-                    marking.is_done_in(each)
-                case Verdict.FENCED:
-                    log.warning("%s-%d knows a newer transaction coordinator than the one here", *each)
-                    self._drop(key)
-                    return True
-                case Verdict.AGAIN:
-                    failed[code] = each
-        if not marking.left:
+        if marking.left:
+            self._try_again(key, marking)
+        else:
             self._unreached.discard(key)
             self._finish(key, marking)
-            return True
-        if failed.keys() & {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
-            self._unreached.add(key)
-        for code, (topic, index) in failed.items():
-            log.info("a marker of %s for %s-%d is tried again: %s", key[1], topic, index, code.name)
-        self._again(key, marking, partial(self._enqueue, key, marking))
         return True
 
-    def _again(self, key: tuple[int, str], marking: Marking, work: Callable[[], None]) -> None:
+    def _try_again(self, key: tuple[int, str], marking: Marking) -> None:
+        if marking.failed.keys() & _NO_LEADER:
+            self._unreached.add(key)
+        for code, (topic, index) in marking.failed.items():
+            log.info("a marker of %s for %s-%d is tried again: %s", key[1], topic, index, code.name)
+        self._later(key, marking, marking.begin_again(), self._enqueue)
+
+    def _later(
+        self,
+        key: tuple[int, str],
+        marking: Marking,
+        after_ms: int,
+        work: Callable[[tuple[int, str], Marking], None],
+    ) -> None:
         def go_on() -> None:
             if self._is_current(key, marking):
-                work()
+                work(key, marking)
 
-        self._runtime.call_later(marking.next_backoff_ms() / 1000, go_on)
+        self._runtime.call_later(after_ms / 1000, go_on)
 
     def _write_to(self, each: TopicPartition, marking: Marking) -> ErrorCode:
         topic, index = each
@@ -198,4 +200,4 @@ class MarkerSender:
             return
         log.info("the end of %s is tried again: %s", key[1], failure.code.name)
         self._uncompleted.add(key)
-        self._again(key, marking, partial(self._finish, key, marking))
+        self._later(key, marking, marking.next_backoff_ms(), self._finish)

@@ -6,6 +6,7 @@ as nothing of the transaction can be open there."""
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum, auto
 
 from moldau.txn.transaction import Markers, TopicPartition
@@ -40,17 +41,32 @@ def verdict_on(code: ErrorCode) -> Verdict:
 class Marking:
     """One decided transaction, as long as `left` has partitions in it."""
 
-    __slots__ = ("_failures", "coordinator_epoch", "left", "markers")
+    __slots__ = ("_failures", "coordinator_epoch", "failed", "left", "markers", "untried")
 
     def __init__(self, markers: Markers, coordinator_epoch: int) -> None:
         self.markers = markers
         self.coordinator_epoch = coordinator_epoch
         # In order, so that the same transaction is always ended in the same way.
         self.left: dict[TopicPartition, None] = dict.fromkeys(sorted(markers.partitions))
+        # Of those, in this attempt: where nothing was heard yet, and what was heard, with one example each.
+        self.untried = deque(self.left)
+        self.failed: dict[ErrorCode, TopicPartition] = {}
         self._failures = 0
 
-    def is_done_in(self, partition: TopicPartition) -> None:
-        self.left.pop(partition, None)
+    def on_code(self, partition: TopicPartition, code: ErrorCode) -> Verdict:
+        """What a leader has said."""
+        verdict = verdict_on(code)
+        if verdict is Verdict.DONE:
+            self.left.pop(partition, None)
+        elif verdict is Verdict.AGAIN:
+            self.failed[code] = partition
+        return verdict
+
+    def begin_again(self) -> int:
+        """Another attempt where this one has failed; after how many milliseconds."""
+        self.untried.extend(self.left)
+        self.failed.clear()
+        return self.next_backoff_ms()
 
     def next_backoff_ms(self) -> int:
         self._failures += 1
