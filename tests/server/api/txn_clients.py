@@ -23,9 +23,15 @@ PRODUCER_ID = 7
 
 
 def transactional_batch(
-    count: int = 1, *, sequence: int = 0, epoch: int = 0, producer_id: int = PRODUCER_ID, size: int = 10
+    count: int = 1,
+    *,
+    sequence: int = 0,
+    epoch: int = 0,
+    producer_id: int = PRODUCER_ID,
+    size: int = 10,
+    timestamp: int = 1_000,
 ) -> memoryview:
-    records = [Record(0, 1_000 + number, b"key", bytes(size)) for number in range(count)]
+    records = [Record(0, timestamp + number, b"key", bytes(size)) for number in range(count)]
     return memoryview(
         bytearray(
             build_batch(

@@ -23,6 +23,7 @@ from moldau.server.node import StartError
 from moldau.wire import codec
 from moldau.wire.messages import produce
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.server.api.txn_clients import append, marker, transactional_batch, write_markers
 from tests.server.metrics.scraper import HttpClient, Samples, parse, sample
 from tests.server.sim_node import DIRECTORIES, ONE_REPLICA, PROPERTIES, SimNode
 
@@ -198,6 +199,24 @@ def test_a_failed_directory_shows(node: SimNode) -> None:
     assert sample(samples, "kafka_log_logmanager_logdirectoryoffline", logdirectory=DIRECTORIES[1]) == 1
     assert sample(samples, "kafka_log_logmanager_logdirectoryoffline", logdirectory=DIRECTORIES[0]) == 0
     assert sample(samples, "kafka_server_replicamanager_offlinereplicacount") >= 1
+
+
+def test_transactions_that_nobody_ends_show(node: SimNode) -> None:
+    node.create_topic("orders", 2)
+    timeout_s = node.config.transactions.transaction_max_timeout_ms / 1000 + 300
+    first_timestamp = node.runtime.clock.now_ms()
+    append(node, "orders", transactional_batch(timestamp=first_timestamp))
+    late, ids = (
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "kafka_server_replicamanager_produceridcount",
+    )
+    node.run(asyncio.sleep(timeout_s - 10))
+    samples = scrape(node)
+    assert (sample(samples, late), sample(samples, ids)) == (0, 1)
+    node.run(asyncio.sleep(20))
+    assert sample(scrape(node), late) == 1
+    write_markers(node, marker({"orders": [0]}))
+    assert sample(scrape(node), late) == 0
 
 
 def test_changes_of_the_replicas_in_sync_are_counted_by_the_leader(node: SimNode) -> None:

@@ -261,6 +261,19 @@ AT_MIN_ISR = _replicas(
 OFFLINE_REPLICAS = _replicas(
     "OfflineReplicaCount", "gauge", "partitions", "Replicas here whose log directory has failed."
 )
+LATE_TRANSACTIONS = _replicas(
+    "PartitionsWithLateTransactionsCount",
+    "gauge",
+    "partitions",
+    "Partitions led here with a transaction that is open for five minutes more than "
+    "`transaction.max.timeout.ms` allows: nobody seems to end it.",
+)
+PRODUCER_ID_COUNT = _replicas(
+    "ProducerIdCount",
+    "gauge",
+    "producers",
+    "Producers that partitions here remember; one that writes to two partitions counts twice.",
+)
 ISR_SHRINKS = _replicas(
     "IsrShrinksPerSec", "counter", "changes", "Partitions led here that lost a replica in sync."
 )
@@ -273,6 +286,7 @@ REPLICA_HEALTH = (
     UNDER_MIN_ISR,
     AT_MIN_ISR,
     OFFLINE_REPLICAS,
+    LATE_TRANSACTIONS,
 )
 """How many partitions each holds for."""
 REPLICA_COUNTERS = {"isr_shrinks": ISR_SHRINKS, "isr_expands": ISR_EXPANDS}
@@ -514,6 +528,7 @@ GROUPS = (
         (
             PARTITION_COUNT,
             *REPLICA_HEALTH,
+            PRODUCER_ID_COUNT,
             *REPLICA_COUNTERS.values(),
         ),
     ),

@@ -31,6 +31,8 @@ from moldau.server.services import Services
 from moldau.wire.errors import ErrorCode
 
 # Fetch is what consumers and followers have in common; there are no followers yet.
+# A transaction is late when its coordinator should have aborted it so long ago, as in Kafka.
+LATE_TRANSACTION_BUFFER_MS = 5 * 60_000
 _SHOWN_AS = {"Fetch": ("Fetch", "FetchConsumer")}
 
 
@@ -134,6 +136,7 @@ class Collector:
         page.add(catalog.PARTITION_COUNT, len(partitions))
         by_topic: dict[str, tuple[int, ...]] = {}
         health: Counter[Family] = Counter()
+        producers = 0
         async for chunk in in_chunks(partitions):
             for partition in chunk:
                 counted = counters_of(partition)
@@ -144,6 +147,7 @@ class Collector:
                     by_topic[partition.topic] = counted
             self._add_logs(page, chunk)
             health.update(self._health(chunk))
+            producers += sum(len(each.log.producers.producers) for each in chunk if each.log is not None)
         for topic, of_topic in by_topic.items():
             for name, value in zip(COUNTERS, of_topic, strict=True):
                 if name in catalog.TOPIC_COUNTERS:
@@ -153,10 +157,14 @@ class Collector:
             page.add((catalog.TOPIC_COUNTERS | catalog.REPLICA_COUNTERS)[name], value)
         for family in catalog.REPLICA_HEALTH:
             page.add(family, health[family])
+        page.add(catalog.PRODUCER_ID_COUNT, producers)
 
     def _health(self, partitions: Sequence[Partition]) -> Iterator[Family]:
         """What is to be counted, once for each partition that it holds for."""
-        image = self._sources.services.image()
+        services = self._sources.services
+        image = services.image()
+        timeout_ms = services.config.transactions.transaction_max_timeout_ms
+        late_ms = services.runtime.clock.now_ms() - timeout_ms - LATE_TRANSACTION_BUFFER_MS
         for partition in partitions:
             log = partition.log
             if log is None:
@@ -164,6 +172,10 @@ class Collector:
             if not partition.is_leader:
                 continue
             yield catalog.LEADER_COUNT
+            if log is not None and log.producers.has_transactions:
+                oldest_ms = log.producers.oldest_transaction_timestamp()
+                if 0 < oldest_ms < late_ms:
+                    yield catalog.LATE_TRANSACTIONS
             in_sync = partition.in_sync_count
             registered = image.partition(partition.topic, partition.index)
             if registered is not None and in_sync < len(registered.replicas):
