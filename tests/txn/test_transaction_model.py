@@ -100,7 +100,7 @@ class Story:
         producer = self.producer(each)
         chosen = self.random.sample(PARTITIONS, self.random.randrange(1, 4))
         verify = self.random.random() < 0.3
-        version = 2 if self.random.random() < 0.7 else 0
+        version = 2 if self.version and self.random.random() < 0.7 else 0
         errors = self.driver.add(producer, *chosen, verify=verify, version=version, transactional_id=each)
         found = self.driver.shard.transaction(each)
         if errors == E.NONE:
@@ -147,8 +147,8 @@ class Story:
         each = self.random.choice(IDS)
         producer = self.producer(each)
         self.driver.init(transactional_id=each)
-        self.driver.add(producer, transactional_id=each)
-        self.driver.end(producer, transactional_id=each)
+        self.driver.add(producer, transactional_id=each, version=self.version)
+        self.driver.end(producer, transactional_id=each, version=self.version)
         self.driver.is_disk_full = False
         assert dict(self.driver.shard.transactions()) == states
 

@@ -79,7 +79,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(version: int) -> None:
     assert driver.end(producer, version=version) == (
         E.INVALID_TXN_STATE if version == 2 else E.PRODUCER_FENCED
     )
-    assert driver.add(producer) == E.PRODUCER_FENCED
+    assert driver.add(producer, version=version) == E.PRODUCER_FENCED
     assert driver.init(producer) == ((101, 1) if version == 2 else E.PRODUCER_FENCED)
 
 
@@ -189,7 +189,7 @@ def test_records_are_kafkas(version: int, empty: str) -> None:
     producer = driver.init()
     assert bytes(driver.log[-1][0]).hex() == "0000" + "0008" + ID.encode().hex()
     assert value_of(driver) == empty.replace(" ", "")
-    driver.add(producer, P1, P0)
+    driver.add(producer, P1, P0, version=0 if version == 0 else 2)
     if version == 2:
         assert value_of(driver) == ONGOING_V1.replace(" ", "")
 
@@ -197,7 +197,9 @@ def test_records_are_kafkas(version: int, empty: str) -> None:
 def test_version_0_leaves_out_what_it_cannot_say() -> None:
     driver = TxnDriver(0)
     producer = driver.init(two_phase=True)
-    driver.add(producer, version=2)
+    assert driver.add(producer, version=2) == E.UNSUPPORTED_VERSION
+    assert driver.end(producer, commit=False, version=2) == E.UNSUPPORTED_VERSION
+    assert driver.add(producer, version=0) == E.NONE
     assert driver.init(keep=True, two_phase=True) == E.UNSUPPORTED_VERSION
     assert driver.transaction.previous_producer_id == 101
     *_, value = driver.values()

@@ -20,6 +20,7 @@ from moldau.txn import transitions
 from moldau.txn.environment import TxnEnvironment
 from moldau.txn.records import RECORD_TYPES
 from moldau.txn.transaction import (
+    EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
@@ -36,9 +37,6 @@ from moldau.txn.transitions import Producer
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-# The version of a record that can say who took a transaction over.
-_KEEPS_FROM = 1
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
@@ -133,8 +131,7 @@ class TransactionShard:
         expected: Producer | None,
         new_producer_id: int | None,
     ) -> Decision[InitProducerIdResponse]:
-        if self._record_version < _KEEPS_FROM:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        self._check_recordable(EPOCH_PER_TRANSACTION)
         kept = transitions.kept(ongoing, expected=expected, now_ms=now_ms, new_producer_id=new_producer_id)
         return Decision(
             records=[self._changed(transactional_id, kept)],
@@ -166,6 +163,7 @@ class TransactionShard:
         reply = dict.fromkeys(partitions, ErrorCode.NONE)
         if with_partitions is None:
             return Decision(reply=reply)
+        self._check_recordable(client_version)
         return Decision(records=[self._changed(transactional_id, with_partitions)], reply=reply)
 
     def end(
@@ -184,6 +182,7 @@ class TransactionShard:
         )
         if prepared is None:
             return Decision(reply=_ended(known))
+        self._check_recordable(client_version)
         return self._prepare(transactional_id, prepared, _ended(transitions.completed(prepared, now_ms)))
 
     def complete(
@@ -242,6 +241,11 @@ class TransactionShard:
     def _changed(self, transactional_id: str, transaction: Transaction) -> CoordinatorRecord:
         self._decided = transactional_id, transaction
         return record_of(transactional_id, transaction, self._record_version)
+
+    def _check_recordable(self, client_version: int) -> None:
+        """Version 0 of the records has no place for the producer id or epoch that comes next."""
+        if client_version >= EPOCH_PER_TRANSACTION and self._record_version < 1:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     @property
     def _record_version(self) -> int:

@@ -101,8 +101,8 @@ def test_who_has_an_id_and_an_epoch_gets_another(node: SimNode) -> None:
         ({"transactional_id": ""}, E.INVALID_REQUEST),
         ({"transactional_id": "x", "transaction_timeout_ms": 0}, E.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": "x", "transaction_timeout_ms": 10**9}, E.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "x"}, E.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "x"}, E.NOT_COORDINATOR),
     ],
 )
-def test_there_are_no_transactions(node: SimNode, fields: dict[str, object], code: E) -> None:
+def test_a_transactional_id_without_a_coordinator(node: SimNode, fields: dict[str, object], code: E) -> None:
     assert init_producer(node, **fields) == (code, -1, -1)
