@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import tarfile
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from moldau.wire.errors import ErrorCode
+from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest
+from tests.support.beside import Peer
 from tests.support.clients import TIMEOUT_S, Confluent, Record
 from tests.support.node import KEEP, MoldauNode
 from tools.make_golden import ARCHIVE, TOPICS, as_json, describe
@@ -35,6 +39,37 @@ def test_records_topics_and_options_are_those_that_kafka_told(tmp_path: Path, en
         node.restart()
         check(node.bootstrap, expected)
     assert node.errors.read_text() == ""
+
+
+@pytest.mark.parametrize("ending", ["clean", "killed"])
+def test_a_transactional_producer_goes_on(tmp_path: Path, ending: str):
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    with MoldauNode(tmp_path / ending, KEEP) as node:
+        peer = Peer(node.bootstrap, ())
+        describe_it = DescribeTransactionsRequest(transactional_ids=["golden"])
+        deadline = monotonic() + TIMEOUT_S
+        while (found := peer.ask(describe_it, 0).transaction_states[0]).error_code:
+            assert found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and monotonic() < deadline
+        assert (found.transaction_state, found.topics) == ("CompleteAbort", [])
+        before = Confluent().read(node.bootstrap, "txn", isolation="read_committed")
+        producer = Confluent().producer(node.bootstrap, transactional_id="golden")
+        producer.init_transactions(TIMEOUT_S)
+        for value in (b"left out", b"by Moldau"):
+            producer.begin_transaction()
+            producer.produce("txn", value)
+            producer.flush(TIMEOUT_S)
+            if value == b"by Moldau":
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.abort_transaction(TIMEOUT_S)
+        after = Confluent().read(node.bootstrap, "txn", isolation="read_committed")
+        assert after[:-1] == before
+        assert after[-1][1].value == b"by Moldau"
+        again = peer.ask(describe_it, 0).transaction_states[0]
+        assert (again.transaction_state, again.producer_id) == ("CompleteCommit", found.producer_id)
+        assert again.producer_epoch > found.producer_epoch
+        peer.close()
 
 
 def check(bootstrap: str, expected) -> None:

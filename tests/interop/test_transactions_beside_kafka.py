@@ -1,5 +1,5 @@
-"""Stories of transactional producers, told to Apache Kafka 4.3 and to Moldau alike: every answer is the same, and
-so are the records of them in `__transaction_state` and the markers in the partitions."""
+"""Stories of transactional producers, told to Apache Kafka 4.3 and to Moldau alike: every answer is the
+same, and so are the records of them in `__transaction_state` and the markers in the partitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Transactions in one data directory that Moldau and Apache Kafka 4.3 serve in turn: whoever takes over has the
-transactional ids as they were, and ends what the other has begun."""
+"""Transactions in one data directory that Moldau and Apache Kafka 4.3 serve in turn: whoever takes over has
+the transactional ids as they were, and ends what the other has begun."""
 
 from __future__ import annotations
 

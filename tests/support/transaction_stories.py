@@ -1,9 +1,8 @@
 """What transactional producers do, one after another, at two nodes: Kafka's and ours.
 
-Answers for asking both under the producer ids that each has given out, for comparing every answer, and what both
-have written in the end: the records of a transactional id in `__transaction_state`, and the markers in the
-partitions, are the same field by field, but for times and ids.
-"""
+Answers for asking both under the producer ids that each has given out, for comparing every answer, and what
+both have written in the end: the records of a transactional id in `__transaction_state`, and the markers in
+the partitions, are the same field by field, but for times and ids."""
 
 from __future__ import annotations
 
@@ -242,7 +241,8 @@ class Story:
         return self._ask(lambda _: request, version)
 
     def _ask(self, request: Any, version: int, given_to: str = "") -> Any:
-        """Kafka's answer. Whatever is being completed has come to its end before, as that takes time there."""
+        """Kafka's answer. Whatever is being completed has come to its end before, as that takes time
+        there."""
         self.settle()
         answers = []
         for teller in self._tellers:

@@ -141,6 +141,11 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return (each for _, shard in self._coordinator.shards() for each in shard.transactions())
 
+    def counts(self) -> tuple[int, int]:
+        """The transactions that are open, and those that are decided and not complete."""
+        shards = [shard for _, shard in self._coordinator.shards()]
+        return sum(each.ongoing_count for each in shards), sum(each.prepared_count for each in shards)
+
     # ------------------------------------------------------------ shards
 
     def _partition_of(self, transactional_id: str) -> int:

@@ -80,6 +80,10 @@ class TransactionShard:
     def ongoing_count(self) -> int:
         return len(self._ongoing)
 
+    @property
+    def prepared_count(self) -> int:
+        return len(self._prepared)
+
     # ------------------------------------------------------------ requests
 
     def init_producer_id(

@@ -21,8 +21,11 @@ from moldau.server.metrics.document import to_markdown
 from moldau.server.metrics.page import Page
 from moldau.server.node import StartError
 from moldau.wire import codec
+from moldau.wire.errors import ErrorCode
 from moldau.wire.messages import produce
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.server.api.test_transactions_api import add, end, init
+from tests.server.api.test_transactions_api import started as transactional_node
 from tests.server.api.txn_clients import append, marker, transactional_batch, write_markers
 from tests.server.metrics.scraper import HttpClient, Samples, parse, sample
 from tests.server.sim_node import DIRECTORIES, ONE_REPLICA, PROPERTIES, SimNode
@@ -217,6 +220,32 @@ def test_transactions_that_nobody_ends_show(node: SimNode) -> None:
     assert sample(scrape(node), late) == 1
     write_markers(node, marker({"orders": [0]}))
     assert sample(scrape(node), late) == 0
+
+
+def test_transactions_are_counted_until_they_are_complete() -> None:
+    names = (
+        "moldau_transactions_open",
+        "moldau_transactions_decided",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+    )
+    with transactional_node(moldau_metrics_port=str(PORT)) as node:
+
+        def counts() -> list[float]:
+            samples = scrape(node)
+            return [sample(samples, name) for name in names]
+
+        assert counts() == [0, 0, 0, 0]
+        producer = init(node)
+        add(node, producer, ("t", 0))
+        assert counts() == [1, 0, 0, 0]
+        write = node.services.txn_markers.write_marker
+        node.services.txn_markers.write_marker = lambda *_, **__: ErrorCode.NOT_LEADER_OR_FOLLOWER
+        end(node, producer)
+        assert counts() == [0, 1, 1, 0]
+        node.services.txn_markers.write_marker = write
+        node.run(asyncio.sleep(2))
+        assert counts() == [0, 0, 0, 0]
 
 
 def test_changes_of_the_replicas_in_sync_are_counted_by_the_leader(node: SimNode) -> None:

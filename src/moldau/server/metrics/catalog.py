@@ -226,6 +226,41 @@ FETCH_SESSION_EVICTIONS = Family(
 )
 
 
+def _markers(name: str, doc: str) -> Family:
+    return Family(
+        f"kafka_coordinator_transaction_transactionmarkerchannelmanager_{name.lower()}",
+        "gauge",
+        (),
+        "transactions",
+        doc,
+        f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
+    )
+
+
+OPEN_TRANSACTIONS = Family(
+    "moldau_transactions_open",
+    "gauge",
+    (),
+    "transactions",
+    "Transactions that this broker coordinates and that nobody has decided about.",
+)
+DECIDED_TRANSACTIONS = Family(
+    "moldau_transactions_decided",
+    "gauge",
+    (),
+    "transactions",
+    "Transactions that are decided, and whose markers are being written.",
+)
+UNREACHED_MARKERS = _markers(
+    "UnknownDestinationQueueSize",
+    "Of the transactions that are decided, those with a partition whose leader does not take its marker.",
+)
+UNCOMPLETED_TRANSACTIONS = _markers(
+    "LogAppendRetryQueueSize",
+    "Transactions with all their markers, whose end could not be written yet.",
+)
+
+
 def _replicas(name: str, type: str, unit: str, doc: str) -> Family:
     family = f"kafka_server_replicamanager_{name.removesuffix('PerSec').lower()}"
     return Family(
@@ -522,6 +557,10 @@ GROUPS = (
             CLIENT_LAG,
             CLIENT_POSITIONS_LEFT_OUT,
         ),
+    ),
+    Group(
+        "Transactions",
+        (OPEN_TRANSACTIONS, DECIDED_TRANSACTIONS, UNREACHED_MARKERS, UNCOMPLETED_TRANSACTIONS),
     ),
     Group(
         "Replicas",

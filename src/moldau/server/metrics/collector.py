@@ -62,6 +62,7 @@ class Collector:
         self._add_process(page)
         await self._add_requests(page)
         await self._add_connections(page)
+        self._add_transactions(page)
         await self._add_partitions(page)
         await add_group_lags(page, self._sources.services)
         await add_client_positions(page, self._sources.services)
@@ -124,6 +125,17 @@ class Collector:
             async for chunk in in_chunks(list(acceptor.connections)):
                 responses_unsent += sum(connection.responses_unsent for connection in chunk)
         page.add(catalog.RESPONSE_QUEUE_SIZE, responses_unsent)
+
+    # ------------------------------------------------------------ transactions
+
+    def _add_transactions(self, page: Page) -> None:
+        transactions = self._sources.services.transactions
+        for family, value in zip(
+            (catalog.OPEN_TRANSACTIONS, catalog.DECIDED_TRANSACTIONS), transactions.counts(), strict=True
+        ):
+            page.add(family, value)
+        page.add(catalog.UNREACHED_MARKERS, transactions.markers.unreached_count)
+        page.add(catalog.UNCOMPLETED_TRANSACTIONS, transactions.markers.uncompleted_count)
 
     # ------------------------------------------------------------ partitions
 
