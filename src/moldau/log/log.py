@@ -301,13 +301,19 @@ class Log:
         last_offset = base_offset + last_delta
         if producer_id >= 0:
             last_sequence = (base_sequence + last_delta) & 0x7FFFFFFF
-            if attributes & 0x10 and verification is not None:
-                repeated = self._producers.check_transactional(
-                    producer_id, producer_epoch, base_sequence, last_sequence, base_offset, verification
-                )
-            else:
+            if verification is None:
                 repeated = self._producers.check(
                     producer_id, producer_epoch, base_sequence, last_sequence, False, base_offset
+                )
+            else:
+                repeated = self._producers.check_with_verification(
+                    producer_id,
+                    producer_epoch,
+                    base_sequence,
+                    last_sequence,
+                    attributes & 0x10 != 0,
+                    base_offset,
+                    verification,
                 )
             if repeated is not None:
                 if base_offset - self.recovery_point >= self._flush_messages:

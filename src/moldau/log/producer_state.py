@@ -147,18 +147,26 @@ class ProducerState:
         self.unreplicated: dict[int, int] = {}
         self.verifications: dict[int, Verification] = {}  # by producer
 
-    def is_in_transaction(self, producer_id: int) -> bool:
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         entry = self.producers.get(producer_id)
-        return entry is not None and entry.txn_first_offset >= 0
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> Verification | None:
         """To be shown with a batch if the coordinator knows of its transaction; None if that is open already.
-        `supports_epoch_bump`: of transaction version 2, where a transaction begins with sequence 0 unless the
-        producer is known."""
-        if self.is_in_transaction(producer_id):
-            return None
+        Raises KafkaError if the epoch is over. `supports_epoch_bump`: of transaction version 2, where a
+        transaction begins with sequence 0 unless the producer is known."""
+        entry = self.producers.get(producer_id)
+        if entry is not None:
+            if epoch < entry.epoch:
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"Epoch of producer {producer_id} in {self.name} is {epoch}, which is smaller than the "
+                    f"last seen epoch {entry.epoch}",
+                )
+            if entry.txn_first_offset >= 0 and epoch == entry.epoch:
+                return None
         verification = self.verifications.get(producer_id)
         if verification is None:
             verification = self.verifications[producer_id] = Verification(
@@ -215,35 +223,40 @@ class ProducerState:
         self._check_in_transaction(producer_id, entry, transactional, offset)
         return None
 
-    def check_transactional(
+    def check_with_verification(
         self,
         producer_id: int,
         epoch: int,
         first_sequence: int,
         last_sequence: int,
+        transactional: bool,
         offset: int,
         verification: Verification,
     ) -> BatchMetadata | None:
-        """As `check`, for a batch of a transaction. What is here already needs no verification."""
+        """As `check`, for a batch of a producer with a transactional id. What is here already needs no
+        verification."""
         entry = self.producers.get(producer_id)
-        if entry is not None and entry.txn_first_offset >= 0:
-            return self.check(producer_id, epoch, first_sequence, last_sequence, True, offset)
+        if entry is not None and entry.txn_first_offset >= 0 and epoch == entry.epoch:
+            return self.check(producer_id, epoch, first_sequence, last_sequence, transactional, offset)
         for batch in entry.batches if entry is not None and epoch == entry.epoch else ():
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
-        self._check_verified(producer_id, verification, offset)
         if entry is not None:
             self._check_epoch(producer_id, entry, epoch, offset)
-        is_new = entry is None or not entry.batches
-        lowest_sequence = 0 if verification.supports_epoch_bump and is_new else verification.lowest_sequence
-        if first_sequence > lowest_sequence:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Out of order sequence number for producer {producer_id} at offset {offset} in partition "
-                f"{self.name}: {first_sequence} (incoming seq. number), {lowest_sequence} (the one that the "
-                "transaction begins with)",
-            )
-        return self.check(producer_id, epoch, first_sequence, last_sequence, True, offset)
+        if transactional:
+            self._check_verified(producer_id, verification, offset)
+        pending = self.verifications.get(producer_id)
+        if pending is not None:
+            is_new = entry is None or not entry.batches
+            lowest_sequence = 0 if pending.supports_epoch_bump and is_new else pending.lowest_sequence
+            if first_sequence > lowest_sequence:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Out of order sequence number for producer {producer_id} at offset {offset} in "
+                    f"partition {self.name}: {first_sequence} (incoming seq. number), {lowest_sequence} "
+                    "(the one that the transaction begins with)",
+                )
+        return self.check(producer_id, epoch, first_sequence, last_sequence, transactional, offset)
 
     def check_coordinator_batch(
         self,
@@ -256,10 +269,11 @@ class ProducerState:
         """May a coordinator append this batch on behalf of a producer? Its batches have no sequence
         numbers."""
         entry = self.producers.get(producer_id)
-        if transactional and (entry is None or entry.txn_first_offset < 0):
-            self._check_verified(producer_id, verification, offset)
         if entry is not None:
             self._check_epoch(producer_id, entry, epoch, offset)
+        if transactional and not self.is_in_transaction(producer_id, epoch):
+            self._check_verified(producer_id, verification, offset)
+        if entry is not None:
             self._check_in_transaction(producer_id, entry, transactional, offset)
 
     def check_marker(
@@ -309,10 +323,12 @@ class ProducerState:
         entry.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
         entry.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
         entry.last_timestamp = timestamp
-        if transactional and entry.txn_first_offset < 0:
-            entry.txn_first_offset = first_offset
-            self._ongoing[first_offset] = producer_id
-            self.verifications.pop(producer_id, None)
+        if transactional:
+            if self.verifications:
+                self.verifications.pop(producer_id, None)
+            if entry.txn_first_offset < 0:
+                entry.txn_first_offset = first_offset
+                self._ongoing[first_offset] = producer_id
 
     def append_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, aborted: bool

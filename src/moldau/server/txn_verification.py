@@ -120,12 +120,12 @@ class TxnVerification:
             place = partition.topic, partition.index
             try:
                 producers = partition.leader_log().producers
+                verification = producers.begin_verification(
+                    producer.id, producer.epoch, first_sequence, now_ms, supports_epoch_bump=adds
+                )
             except KafkaError as failure:
                 verified[place] = failure
                 continue
-            verification = producers.begin_verification(
-                producer.id, producer.epoch, first_sequence, now_ms, supports_epoch_bump=adds
-            )
             if verification is not None and not is_asked_for:
                 verification = producers.trust(producer.id, producer.epoch, now_ms)
             elif verification is not None:
@@ -199,13 +199,17 @@ _RETRIABLE = frozenset(
 )
 
 
-def as_producer_is_told(failure: KafkaError, kind: ClientKind) -> KafkaError:
+class NotVerified(KafkaError):
+    """Because of which a batch is not even tried to be appended."""
+
+
+def as_producer_is_told(failure: KafkaError, kind: ClientKind) -> NotVerified:
     """What the coordinator says, as an error that producers of any age send a batch again for, or not."""
     code = failure.code
     is_busy = code is ErrorCode.CONCURRENT_TRANSACTIONS and kind is not ClientKind.ADDS_PARTITIONS
     if code in _RETRIABLE or is_busy:
-        return KafkaError(
+        return NotVerified(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"it is not known whether the partition was added to the transaction: {code.name}",
         )
-    return failure
+    return NotVerified(code, failure.message)

@@ -92,7 +92,7 @@ def append(node: SimNode, topic: str, batch: Buffer, index: int = 0) -> int:
     log = partition.leader_log()
     header = parse_header(batch)
     verification = ONGOING
-    if not log.producers.is_in_transaction(header.producer_id):
+    if not log.producers.is_in_transaction(header.producer_id, header.producer_epoch):
         verification = log.producers.trust(header.producer_id, header.producer_epoch, now_ms)
     records = memoryview(bytearray(batch))
     return partition.append_transactional(records, -1, now_ms, verification).base_offset

@@ -22,6 +22,7 @@ from moldau.records.compression import Codec
 from moldau.server.services import Services
 from moldau.server.txn_verification import (
     Asked,
+    NotVerified,
     Producer,
     Verified,
     as_producer_is_told,
@@ -135,7 +136,7 @@ def _handle_any(
 
 def _verify(
     services: Services, version: int, request: ProduceRequest
-) -> Verified | KafkaError | Waiter[Verified]:
+) -> Verified | NotVerified | Waiter[Verified]:
     """What is to be shown with the batches that begin a transaction in their partition, or the error of all
     partitions."""
     by_topic_id = version >= TOPIC_IDS_FROM
@@ -153,10 +154,10 @@ def _verify(
                 continue
             producers.add((producer_id, epoch))
             of_partition = partition.log
-            if of_partition is None or not of_partition.producers.is_in_transaction(producer_id):
+            if of_partition is None or not of_partition.producers.is_in_transaction(producer_id, epoch):
                 asked.append(Asked(partition, sequence))
     if len(producers) > 1:
-        return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer")
+        return NotVerified(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer")
     if not asked:
         return {}
     assert request.transactional_id is not None
@@ -172,7 +173,7 @@ def _append(
     version: int,
     correlation_id: int,
     request: ProduceRequest,
-    verified: Verified | KafkaError | None,
+    verified: Verified | NotVerified | None,
 ) -> Reply | Signal:
     """`verified` is None without a transaction, and the error if all partitions have the same."""
     acks = request.acks
@@ -207,7 +208,7 @@ def _append(
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
                 if verified is None:
                     appended = partition.append(records, acks, now_ms)
-                elif isinstance(verified, KafkaError):
+                elif isinstance(verified, NotVerified):
                     raise verified
                 else:
                     shown = verified.get((partition.topic, partition.index), ONGOING)
@@ -266,7 +267,7 @@ def _failed(
     if partition is not None:
         if failure.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader_id, leader_epoch = partition.leader_id, partition.leader_epoch
-        if failure.code not in _EXPECTED and not isinstance(failure, NotOneBatch):
+        if failure.code not in _EXPECTED and not isinstance(failure, NotOneBatch | NotVerified):
             partition.failed_produce_requests += 1
             if partition.log is not None:
                 log_start_offset = partition.log.log_start_offset

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27), versions 1-2: v2 the version of the transaction.
 
 What a transaction coordinator sends to the leaders of the partitions of a transaction that ends. A producer
-that is named twice is answered for once, as in Kafka.
+that is named twice is answered for once, as in Kafka, and one without partitions not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moldau.wire.messages.write_txn_markers import (
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     results: dict[int, dict[str, dict[int, int]]] = {}
     for marker in request.markers:
-        _write(context, marker, results.setdefault(marker.producer_id, {}))
+        _write(context, marker, results)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -41,10 +41,12 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxn
     )
 
 
-def _write(context: RequestContext, marker: WritableTxnMarker, results: dict[str, dict[int, int]]) -> None:
+def _write(
+    context: RequestContext, marker: WritableTxnMarker, results: dict[int, dict[str, dict[int, int]]]
+) -> None:
     for topic in marker.topics:
-        codes = results.setdefault(topic.name, {})
         for index in topic.partition_indexes:
+            codes = results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})
             codes[index] = context.services.txn_markers.write_marker(
                 topic.name,
                 index,
