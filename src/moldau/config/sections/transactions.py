@@ -73,7 +73,6 @@ class Transactions(Section):
         True,
         mode=CLUSTER_WIDE,
         importance="low",
-        effect=False,
         doc="Whether a transactional write is checked against the "
         "coordinator's list of the transaction's partitions.",
     )
@@ -106,14 +105,13 @@ class Transactions(Section):
         20,
         at_least(1),
         importance="high",
-        effect=False,
-        doc="First pause before adding partitions to a transaction is tried again by the broker.",
+        doc="Pause before the broker tries again to add partitions to a transaction, because the last one "
+        "of the same producer is still being ended.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = integer(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
         at_least(0),
         importance="high",
-        effect=False,
-        doc="Longest pause before adding partitions to a transaction is tried again by the broker.",
+        doc="How long the broker tries that before it leaves it to the client.",
     )
