@@ -86,6 +86,7 @@ class World:
     def __init__(self) -> None:
         self.simulation = Simulation(seed=3)
         self.failures: list[LogDirError] = []
+        self.sent: list[tuple[int, Any]] = []
         self.simulation.host("localhost").files.make_dirs("/data")
         self.begin()
 
@@ -103,7 +104,12 @@ class World:
         )
         self.partition = Partition(TOPIC, 0, bytes(16), log)
         self.coordinator: Coordinator[Numbers] = Coordinator(
-            runtime, TOPIC, Numbers, self.failures.append, load_buffer_bytes=300
+            runtime,
+            TOPIC,
+            Numbers,
+            self.failures.append,
+            load_buffer_bytes=300,
+            send=lambda partition, each: self.sent.append((partition.index, each)),
         )
         self.lead(leader_epoch)
 
@@ -289,6 +295,32 @@ def test_what_follows_is_decided_once_the_records_are_committed(world: World) ->
     world.commit()
     assert told == [None]
     assert world.shard.numbers == {"one": 1, "two": 2}
+
+
+def test_what_is_to_be_done_elsewhere_is_sent_once_the_records_are_committed(world: World) -> None:
+    world.loaded()
+    world.hold_back_commits()
+    waiter = world.put("one", 1, sends=["markers", "more"])
+    assert world.sent == []
+    waiter.when_done(lambda: world.sent.append((0, "answer")))
+    world.commit()
+    assert world.sent == [(0, "answer"), (0, "markers"), (0, "more")]
+
+
+def test_nothing_is_sent_of_what_was_not_written_or_not_committed(world: World) -> None:
+    world.loaded()
+    disk = world.simulation.disk("localhost")
+    disk.capacity = 0
+    full = [world.put("n" * 1500, count, sends=[count]) for count in range(4)]
+    assert [each for _, each in world.sent] == [waiter.answer for waiter in full if waiter.failure is None]
+    disk.capacity = None
+    world.sent.clear()
+    world.hold_back_commits()
+    world.put("one", 1, sends=["its leadership goes"])
+    world.partition.resign(2, 2)
+    world.in_loop(lambda: world.coordinator.on_role(world.partition))
+    world.commit()
+    assert world.sent == []
 
 
 def test_a_full_disk_refuses_and_changes_nothing(world: World) -> None:

@@ -19,7 +19,7 @@ from moldau.wire.messages.delete_groups import DeleteGroupsRequest
 from moldau.wire.messages.describe_groups import DescribeGroupsRequest
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest
 from moldau.wire.messages.list_groups import ListGroupsRequest
-from tests.interop.test_kafka_directory import SUSPICIOUS, kafka_on
+from tests.interop.test_kafka_directory import take_turns
 from tests.interop.test_kafka_tools import dump
 from tests.support.beside import TIMEOUT_S, Peer
 from tests.support.group_stories import (
@@ -161,27 +161,10 @@ def test_whoever_takes_over_has_the_groups(tmp_path: Path) -> None:
             go_on(node, step)
             told = node.told()
 
-    with moldau:
-        lead(moldau, 0)
-    check_dump(dump(data, "__consumer_offsets-*/*.log", "--offsets-decoder"))
+    def look() -> None:
+        check_dump(dump(data, "__consumer_offsets-*/*.log", "--offsets-decoder"))
 
-    kafka = kafka_on(data)
-    with kafka:
-        lead(kafka, 1)
-    output = kafka.output.read_text()
-    assert [line for line in output.splitlines() if SUSPICIOUS.search(line) or UNREAD.search(line)] == []
-    with moldau:
-        lead(moldau, 2)
-        moldau.crash_and_restart()
-        lead(moldau, 3)
-        moldau.kill()
-    again = kafka_on(data)
-    with again:
-        lead(again, 4)
-        again.kill()
-    with moldau:
-        lead(moldau, 5)
-    assert moldau.errors.read_text() == ""
+    take_turns(moldau, lead, look, UNREAD)
 
 
 def check_dump(dumped: str) -> None:

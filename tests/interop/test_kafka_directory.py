@@ -4,6 +4,7 @@ notices the other."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -115,6 +116,37 @@ def kafka_on(data: Path) -> KafkaServer:
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         },
     )
+
+
+def take_turns(
+    moldau: MoldauNode,
+    lead: Callable[[MoldauNode | KafkaServer, int], None],
+    look: Callable[[], None],
+    unread: re.Pattern[str],
+) -> None:
+    """Both lead on the same directory, step by step, after clean stops and after crashes. `look` is for
+    what the first has written, `unread` for what Kafka says of records that it cannot make sense of."""
+    data = moldau.data_dir
+    with moldau:
+        lead(moldau, 0)
+    look()
+    kafka = kafka_on(data)
+    with kafka:
+        lead(kafka, 1)
+    lines = kafka.output.read_text().splitlines()
+    assert [line for line in lines if SUSPICIOUS.search(line) or unread.search(line)] == []
+    with moldau:
+        lead(moldau, 2)
+        moldau.crash_and_restart()
+        lead(moldau, 3)
+        moldau.kill()
+    again = kafka_on(data)
+    with again:
+        lead(again, 4)
+        again.kill()
+    with moldau:
+        lead(moldau, 5)
+    assert moldau.errors.read_text() == ""
 
 
 def write(

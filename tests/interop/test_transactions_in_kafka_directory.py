@@ -19,7 +19,7 @@ from moldau.wire.messages.end_txn import EndTxnRequest
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 from moldau.wire.messages.list_transactions import ListTransactionsRequest
-from tests.interop.test_kafka_directory import SUSPICIOUS, kafka_on
+from tests.interop.test_kafka_directory import take_turns
 from tests.interop.test_kafka_tools import dump
 from tests.support.beside import TIMEOUT_S, Peer
 from tests.support.node import MoldauNode
@@ -165,28 +165,11 @@ def test_whoever_takes_over_has_the_transactions(tmp_path: Path) -> None:
         finally:
             node.close()
 
-    with moldau:
-        lead(moldau, 0)
-    dumped = dump(data, "__transaction_state-*/*.log", "--transaction-log-decoder")
-    assert {*re.findall(r"transactionalId=(\w+)", dumped)} | {
-        *re.findall(r'"transactionalId":"(\w+)"', dumped)
-    } == {*IDS}
-    assert "isvalid: false" not in dumped
+    def look() -> None:
+        dumped = dump(data, "__transaction_state-*/*.log", "--transaction-log-decoder")
+        assert {*re.findall(r"transactionalId=(\w+)", dumped)} | {
+            *re.findall(r'"transactionalId":"(\w+)"', dumped)
+        } == {*IDS}
+        assert "isvalid: false" not in dumped
 
-    kafka = kafka_on(data)
-    with kafka:
-        lead(kafka, 1)
-    output = kafka.output.read_text()
-    assert [line for line in output.splitlines() if SUSPICIOUS.search(line) or UNREAD.search(line)] == []
-    with moldau:
-        lead(moldau, 2)
-        moldau.crash_and_restart()
-        lead(moldau, 3)
-        moldau.kill()
-    again = kafka_on(data)
-    with again:
-        lead(again, 4)
-        again.kill()
-    with moldau:
-        lead(moldau, 5)
-    assert moldau.errors.read_text() == ""
+    take_turns(moldau, lead, look, UNREAD)

@@ -16,7 +16,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from bench.kafka import KafkaServer
 from moldau.coordinator.placement import partition_of
 from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
 from moldau.groups.records import RECORD_TYPES
@@ -55,7 +54,8 @@ from moldau.wire.messages.offset_fetch import (
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from moldau.wire.schema import Message
 from tests.support.beside import TIMEOUT_S, Pair, Peer, compare
-from tests.support.node import MoldauNode, unique_name
+from tests.support.node import unique_name
+from tests.support.two_nodes import kafka_and_moldau
 
 OFFSETS_PARTITIONS = 3
 OPTIONS = {
@@ -107,24 +107,15 @@ class Nodes(NamedTuple):
 
 @contextmanager
 def two_nodes(root: Path) -> Iterator[Nodes]:
-    kafka = KafkaServer(root / "kafka", properties=OPTIONS)
-    moldau = MoldauNode(root / "moldau", OPTIONS)
-    kafka.launch()
-    try:
-        with moldau:
-            kafka.wait_ready()
-            with Pair(Peer(kafka.bootstrap, []), Peer(moldau.bootstrap, [])) as pair:
-                topics = [
-                    CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
-                    for name in TOPICS
-                ]
-                for peer in pair:
-                    peer.ask(CreateTopicsRequest(topics=topics), 7)
-                    for name in TOPICS:
-                        peer.topic_id(name)
-                yield Nodes(pair, (kafka.data_dir, moldau.data_dir))
-    finally:
-        kafka.kill()
+    with kafka_and_moldau(root, OPTIONS) as (pair, data_dirs):
+        topics = [
+            CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in TOPICS
+        ]
+        for peer in pair:
+            peer.ask(CreateTopicsRequest(topics=topics), 7)
+            for name in TOPICS:
+                peer.topic_id(name)
+        yield Nodes(pair, data_dirs)
 
 
 class Teller(NamedTuple):

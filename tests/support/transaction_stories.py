@@ -13,7 +13,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from bench.kafka import KafkaServer
 from moldau.coordinator.placement import partition_of
 from moldau.coordinator.record import encode_key, encode_value
 from moldau.records.batch import iterate_headers
@@ -36,7 +35,8 @@ from moldau.wire.messages.list_transactions import ListTransactionsResponse
 from moldau.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.wire.schema import Message
 from tests.support.beside import TIMEOUT_S, Pair, Peer, compare
-from tests.support.node import MoldauNode, unique_name
+from tests.support.node import unique_name
+from tests.support.two_nodes import kafka_and_moldau
 
 STATE_PARTITIONS = 3
 PARTITIONS = 3
@@ -79,26 +79,15 @@ class Nodes(NamedTuple):
 
 @contextmanager
 def two_nodes(root: Path) -> Iterator[Nodes]:
-    kafka = KafkaServer(root / "kafka", properties=OPTIONS)
-    moldau = MoldauNode(root / "moldau", OPTIONS)
-    kafka.launch()
-    try:
-        with moldau:
-            kafka.wait_ready()
-            with Pair(Peer(kafka.bootstrap, []), Peer(moldau.bootstrap, [])) as pair:
-                topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-                for peer in pair:
-                    peer.ask(CreateTopicsRequest(topics=[topic]), 7)
-                    peer.topic_id(TOPIC)
-                    _until(
-                        peer,
-                        InitProducerIdRequest(transactional_id=None),
-                        5,
-                        lambda answer: not answer.error_code,
-                    )
-                yield Nodes(pair, (kafka.data_dir, moldau.data_dir))
-    finally:
-        kafka.kill()
+    with kafka_and_moldau(root, OPTIONS) as (pair, data_dirs):
+        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+        for peer in pair:
+            peer.ask(CreateTopicsRequest(topics=[topic]), 7)
+            peer.topic_id(TOPIC)
+            # For a while Kafka has no producer id to give.
+            request = InitProducerIdRequest(transactional_id=None)
+            _until(peer, request, 5, lambda answer: not answer.error_code)
+        yield Nodes(pair, data_dirs)
 
 
 class Teller:

@@ -22,6 +22,7 @@ from moldau.runtime.interfaces import Runtime
 from moldau.server.producer_ids import ProducerIds
 from moldau.server.transaction_markers import MarkerSender
 from moldau.server.txn_markers import TxnMarkers
+from moldau.server.waiting import result_of
 from moldau.txn.environment import TxnEnvironment
 from moldau.txn.shard import PartitionErrors, TimedOut, TransactionShard
 from moldau.txn.transaction import PREPARED, Markers, TopicPartition, Transaction
@@ -179,17 +180,9 @@ class TransactionCoordinator:
             return
         try:
             decided = self._submit(transactional_id, lambda shard, now_ms, _: decide(shard, now_ms, new_id))
+            answer.give(await result_of(decided))
         except KafkaError as failure:
             answer.fail(failure)
-            return
-
-        def on_done() -> None:
-            if decided.failure is not None:
-                answer.fail(decided.failure)
-            else:
-                answer.give(decided.result())
-
-        decided.when_done(on_done)
 
     # ------------------------------------------------------------ what decisions send
 

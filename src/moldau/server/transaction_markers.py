@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 # Others get their turn after this long.
 _TURN_S = 0.005
-# The coordinator is elsewhere, or will begin anew: whoever it is finds what is to be done in the log.
-_LOST = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 _NO_LEADER = frozenset((ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 Complete = Callable[[int, Markers], Waiter[bool]]
@@ -195,9 +193,6 @@ class MarkerSender:
         completed.when_done(on_done)
 
     def _on_failure(self, key: tuple[int, str], marking: Marking, failure: KafkaError) -> None:
-        if failure.code in _LOST:
-            self._drop(key)
-            return
         log.info("the end of %s is tried again: %s", key[1], failure.code.name)
         self._uncompleted.add(key)
         self._later(key, marking, marking.next_backoff_ms(), self._finish)

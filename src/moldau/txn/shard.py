@@ -10,7 +10,7 @@ asks a second request to come again (CONCURRENT_TRANSACTIONS), here it is answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from moldau.coordinator.decision import NOTHING, Decision, Waiter
@@ -340,6 +340,3 @@ class TransactionShard:
 
 def _ended(transaction: Transaction) -> EndTxnResponse:
     return EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
-
-
-Decide = Callable[[TransactionShard, int, Waiter[Any]], Decision[Any]]

@@ -171,13 +171,17 @@ def with_partitions(
     )
 
 
-def _check_adding(transaction: Transaction, producer: Producer) -> None:
+def _check_producer(transaction: Transaction, producer: Producer) -> None:
     producer_id, epoch = producer
     client_id, client_epoch = transaction.client
     if producer_id != client_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if epoch != client_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def _check_adding(transaction: Transaction, producer: Producer) -> None:
+    _check_producer(transaction, producer)
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if transaction.is_kept:
@@ -200,16 +204,11 @@ def ended(
     """The decision; None if it was taken and carried out before, and the producer asks again."""
     if client_version >= EPOCH_PER_TRANSACTION:
         return _ended_with_bump(transaction, producer, is_committed, client_version, now_ms, new_producer_id)
-    producer_id, epoch = producer
-    client_id, client_epoch = transaction.client
-    if producer_id != client_id:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if epoch != client_epoch:
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    _check_producer(transaction, producer)
     prepare, complete = _outcome(is_committed)
     if transaction.state is _ONGOING:
         return transaction._replace(
-            state=prepare, updated_ms=now_ms, client_version=0, previous_producer_id=producer_id
+            state=prepare, updated_ms=now_ms, client_version=0, previous_producer_id=producer[0]
         )
     if transaction.state is complete:
         return None

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from moldau.coordinator.decision import Waiter
+from moldau.coordinator.placement import partition_of
+from moldau.log.errors import LogDirError
 from moldau.records.batch import iterate_headers
 from moldau.records.control import read_end_txn_marker
 from moldau.records.record import read_records
@@ -374,6 +376,22 @@ def test_a_completion_that_cannot_be_written_is_tried_again(node: SimNode) -> No
     node.run(asyncio.sleep(1))
     assert (sender.uncompleted_count, describe(node).transaction_state) == (0, "CompleteCommit")
     assert len(markers(node, "t")) == 1
+
+
+def test_whoever_loses_the_coordinator_stops_sending_its_markers(node: SimNode) -> None:
+    producer = init(node)
+    add(node, producer, ("t", 0))
+    node.services.txn_markers.write_marker = refuse
+    end(node, producer)
+    index = partition_of(ID, 3)
+    partition, sender = node.partition("__transaction_state", index), node.services.transactions.markers
+    node.services.transactions.on_role(partition)
+    assert list(sender.left_of(index, ID)) == [("t", 0)]  # it is the same leader still
+    assert partition.log is not None
+    directory = partition.log.directory.rpartition("/")[0]
+    node.services.on_log_dir_failure(LogDirError(directory, OSError(5, "Input/output error")))
+    node.run(asyncio.sleep(1))
+    assert sender.left_of(index, ID) is None
 
 
 def test_many_markers_do_not_hold_up_others(node: SimNode) -> None:

@@ -1,8 +1,7 @@
 """FindCoordinator (key 10), versions 0-6: v1 kinds of coordinators, v3 flexible, v4 several at once, v6 those
 of share groups.
 
-Whoever asks first brings the coordinator's topic into being, and asks again. That of transactions is found
-where it is to be: what it is asked there it cannot answer yet.
+Whoever asks first brings the coordinator's topic into being, and asks again.
 """
 
 from __future__ import annotations
