@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from moldau.log.errors import CorruptFileError
 from moldau.log.producer_snapshot import decode_snapshot, encode_snapshot
-from moldau.log.producer_state import BatchMetadata, CompletedTransaction, ProducerState
+from moldau.log.producer_state import (
+    ONGOING,
+    BatchMetadata,
+    CompletedTransaction,
+    ProducerState,
+    Verification,
+)
 from moldau.wire.errors import ErrorCode, KafkaError
 
 PID = 9
@@ -153,6 +159,94 @@ def test_coordinators_batches_have_no_sequence():
     state.check_coordinator_batch(PID, 2, True, 1, None)
     refused(ErrorCode.INVALID_TXN_STATE, state.check_coordinator_batch, PID, 2, False, 1, None)
     refused(ErrorCode.INVALID_PRODUCER_EPOCH, state.check_coordinator_batch, PID, 1, True, 1, None)
+
+
+def begin(state, sequence, *, epoch=0, bumps=False):
+    return state.begin_verification(PID, epoch, sequence, 1000, supports_epoch_bump=bumps)
+
+
+def write_verified(state, sequence, verification, *, epoch=0, transactional=True):
+    offset = state.end_offset
+    repeated = state.check_with_verification(
+        PID, epoch, sequence, sequence, transactional, offset, verification
+    )
+    if repeated is None:
+        state.append(PID, epoch, sequence, offset, offset, 1000, transactional)
+        state.end_offset += 1
+    return repeated
+
+
+def test_a_transaction_opens_with_a_verification_and_goes_on_without():
+    state = ProducerState("t-0")
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 0, ONGOING)
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 0, Verification(0, 0))
+    verification = begin(state, 0)
+    assert begin(state, 0) is verification, "one question for all who wait"
+    write_verified(state, 0, verification)
+    assert state.is_in_transaction(PID, 0) and not state.is_in_transaction(PID, 1)
+    assert begin(state, 1) is None
+    write_verified(state, 1, ONGOING)
+    end(state)
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 2, verification)
+    assert write_verified(state, 1, ONGOING) is not None, "it is there already"
+
+
+def test_a_marker_makes_a_verification_void():
+    state = ProducerState("t-0")
+    late = begin(state, 0)
+    end(state)
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 0, late)
+    other = begin(state, 0)
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 0, late)
+    write_verified(state, 0, other)
+
+
+def test_an_epoch_that_is_over_is_not_asked_about():
+    state = ProducerState("t-0")
+    write(state, 0, transactional=True, epoch=3)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, begin, state, 0, epoch=2)
+    refused(ErrorCode.INVALID_PRODUCER_EPOCH, write_verified, state, 0, ONGOING, epoch=2)
+    newer = begin(state, 0, epoch=4)
+    assert newer is not None
+    refused(ErrorCode.INVALID_TXN_STATE, write_verified, state, 0, ONGOING, epoch=4)
+    write_verified(state, 0, newer, epoch=4)
+    assert state.verifications == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=8))
+def test_the_lowest_sequence_of_the_newest_epoch_comes_first(waiting):
+    state = ProducerState("t-0")
+    for epoch, sequence in waiting:
+        verification = begin(state, sequence, epoch=epoch)
+    newest = max(epoch for epoch, _ in waiting)
+    # Those of an epoch that is not the newest when they come do not count; nor does what came before one.
+    lowest = min(sequence for epoch, sequence in waiting if epoch == newest)
+    assert (verification.epoch, verification.lowest_sequence) == (newest, lowest)
+    refused(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, write_verified, state, lowest + 1, verification, epoch=newest
+    )
+    write_verified(state, lowest, verification, epoch=newest)
+
+
+def test_a_transaction_of_version_2_begins_with_0_unless_the_producer_is_known():
+    state = ProducerState("t-0")
+    new = begin(state, 5, bumps=True)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, write_verified, state, 5, new)
+    write(state, 0, 5)
+    write_verified(state, 5, new)
+
+
+def test_what_is_trusted_has_no_order():
+    state = ProducerState("t-0")
+    begin(state, 1)
+    write_verified(state, 7, state.trust(PID, 0, 1000))
+
+
+def test_coordinators_need_a_verification_too():
+    state = ProducerState("t-0")
+    refused(ErrorCode.INVALID_TXN_STATE, state.check_coordinator_batch, PID, 0, True, 0, None)
+    state.check_coordinator_batch(PID, 0, True, 0, begin(state, -1))
+    state.check_coordinator_batch(PID, 0, False, 0, None)
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open():

@@ -15,6 +15,7 @@ from moldau.wire.messages import produce as declared
 from moldau.wire.produce import (
     PartitionResult,
     read_one_partition,
+    read_one_partition_of_transaction,
     read_produce_request,
     write_one_partition,
     write_produce_response,
@@ -91,6 +92,12 @@ def test_the_usual_shape_reads_as_any_other(version: int, random: Random, damage
         acks, topic, index, records = one
         read = read_produce_request(version, memoryview(frame), 0)
         assert (read.transactional_id, read.acks, read.topics) == (None, acks, [(topic, [(index, records)])])
+    one = read_one_partition_of_transaction(version, memoryview(frame), 0)
+    if one is not None:
+        acks, topic, index, records = one
+        read = read_produce_request(version, memoryview(frame), 0)
+        assert read.transactional_id is not None
+        assert (read.acks, read.topics) == (acks, [(topic, [(index, records)])])
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 9])
@@ -99,16 +106,24 @@ def test_the_usual_shape_reads_as_any_other(version: int, random: Random, damage
     acks=INT16,
     index=INT32,
     records=st.binary(min_size=1, max_size=300),
+    id=st.text(max_size=60),
 )
-def test_one_partition_without_more_is_the_usual_shape(version, name, acks, index, records):
+def test_one_partition_without_more_is_the_usual_shape(version, name, acks, index, records, id):
     topic = declared.TopicProduceData(
         **({"topic_id": name.encode()[:16].ljust(16, b"-")} if version >= 13 else {"name": name}),
         partition_data=[declared.PartitionProduceData(index=index, records=records)],
     )
     frame = memoryview(encode(declared.ProduceRequest(acks=acks, topic_data=[topic]), version))
+    transaction = declared.ProduceRequest(transactional_id=id, acks=acks, topic_data=[topic])
     raw = topic.topic_id if version >= 13 else name.encode()
     usual = len(raw) < 127
-    assert read_one_partition(version, frame, 0) == ((acks, raw, index, records) if usual else None)
+    expected = (acks, raw, index, records) if usual else None
+    assert read_one_partition(version, frame, 0) == expected
+    assert read_one_partition_of_transaction(version, frame, 0) is None
+    frame = memoryview(encode(transaction, version))
+    assert read_one_partition(version, frame, 0) is None
+    is_short = 0 < len(id.encode()) < 127
+    assert read_one_partition_of_transaction(version, frame, 0) == (expected if is_short else None)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 9])

@@ -34,6 +34,7 @@ from moldau.wire.produce import (
     PartitionResult,
     ProduceRequest,
     read_one_partition,
+    read_one_partition_of_transaction,
     read_produce_request,
     write_one_partition,
     write_produce_response,
@@ -96,7 +97,50 @@ def handle(
                 appended.log_append_time_ms,
                 appended.log_start_offset,
             )
+    else:
+        one = read_one_partition_of_transaction(version, frame, position)
+        reply = None if one is None else _go_on(services, version, correlation_id, *one)
+        if reply is not None:
+            return reply
     return _handle_any(services, connection, version, correlation_id, frame, position)
+
+
+def _go_on(
+    services: Services,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    topic: bytes,
+    index: int,
+    records: memoryview,
+) -> Reply | None:
+    """Appends one more batch to a transaction that is open in its partition; None for anything else."""
+    replicas = services.replicas
+    known = replicas.by_id.get(topic) if version >= TOPIC_IDS_FROM else replicas.by_name.get(topic)
+    partition = known.get(index) if known is not None else None
+    if partition is None or partition.is_internal or (acks != 1 and acks != -1):
+        return None
+    of_partition = partition.log
+    if of_partition is None or len(records) < HEADER_BYTES:
+        return None
+    attributes, producer_id, epoch, _ = _PRODUCER_OF(records)
+    if not attributes & TRANSACTIONAL_BIT or not of_partition.producers.is_in_transaction(producer_id, epoch):
+        return None
+    try:
+        appended = partition.append_transactional(records, acks, services.runtime.clock.now_ms(), ONGOING)
+    except KafkaError as failure:
+        result = _failed(services, topic, index, version, failure)
+        return write_produce_response(version, correlation_id, [(topic, [result])])
+    services.produce_errors[0] += 1
+    return write_one_partition(
+        version,
+        correlation_id,
+        topic,
+        index,
+        appended.base_offset,
+        appended.log_append_time_ms,
+        appended.log_start_offset,
+    )
 
 
 def _handle_any(
