@@ -1,19 +1,18 @@
 """Questions and orders about groups: each goes to the group's coordinator, many groups in one request.
 
-Answerable for finding coordinators, for the versions in which older clusters have to be asked, and for one
-outcome per group: what one group refuses does not fail the others. What passes by itself, such as a
-coordinator that is still loading, is tried again.
+Answerable for the versions in which older clusters have to be asked, and for one outcome per group: what one
+group refuses does not fail the others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
-from moldau.client.admin import LATEST_TIMESTAMP, Admin, gather_all
+from moldau.client.admin import LATEST_TIMESTAMP, Admin
 from moldau.client.cluster import Cluster, Node, TopicPartition
 from moldau.client.connection import Connection, error_code
+from moldau.client.coordinators import Coordinators, KeyType, Outcomes, ask_every_node
 from moldau.client.group_description import (
     TYPES,
     CommittedOffset,
@@ -46,11 +45,6 @@ from moldau.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
 )
-from moldau.wire.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from moldau.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -62,13 +56,8 @@ from moldau.wire.messages.offset_fetch import (
 )
 from moldau.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
-T = TypeVar("T")
-Outcomes = dict[str, T | KafkaError]
-"""By group: the answer, or why there is none."""
 Failures = dict[TopicPartition, KafkaError]
 
-_GROUP = 0
-_BATCHED_COORDINATORS_FROM = 4
 _BATCHED_OFFSETS_FROM = 8
 # From the next versions on topics go by their ids; committed offsets may be those of topics that are gone.
 _OFFSETS_BY_NAME_MAX = 9
@@ -89,6 +78,7 @@ _OTHER_KIND = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VER
 class GroupAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._coordinators = Coordinators(cluster, KeyType.GROUP)
 
     # ------------------------------------------------------------ every broker
 
@@ -99,7 +89,9 @@ class GroupAdmin:
         request = ListGroupsRequest(states_filter=sorted(states), types_filter=sorted(types))
         found: dict[str, GroupListing] = {}
 
-        def keep(response: ListGroupsResponse) -> None:
+        async def ask(node_id: int, connection: Connection) -> None:
+            response = await connection.request(request, ListGroupsResponse)
+            _check(response.error_code, f"node {node_id}")
             for group in response.groups:
                 found[group.group_id] = GroupListing(
                     group_id=group.group_id,
@@ -108,7 +100,7 @@ class GroupAdmin:
                     type=_TYPES_BY_WIRE.get(group.group_type.lower(), group.group_type),
                 )
 
-        await self._ask_all_nodes(lambda connection: request, keep)
+        await ask_every_node(self._cluster, ask)
         return [listing for _, listing in sorted(found.items())]
 
     async def fetch_positions(self) -> list[FetchPosition] | None:
@@ -116,13 +108,12 @@ class GroupAdmin:
         found: list[FetchPosition] = []
         told = False
 
-        def question(connection: Connection) -> ListGroupsRequest | None:
-            if connection.version_of(ApiKey.LIST_GROUPS) < _TYPES_FROM:
-                return None
-            return ListGroupsRequest(with_positions=True)
-
-        def keep(response: ListGroupsResponse) -> None:
+        async def ask(node_id: int, connection: Connection) -> None:
             nonlocal told
+            if connection.version_of(ApiKey.LIST_GROUPS) < _TYPES_FROM:
+                return
+            response = await connection.request(ListGroupsRequest(with_positions=True), ListGroupsResponse)
+            _check(response.error_code, f"node {node_id}")
             if response.fetching_clients is None:
                 return
             told = True
@@ -140,102 +131,16 @@ class GroupAdmin:
                         for partition in topic.partitions
                     )
 
-        await self._ask_all_nodes(question, keep)
+        await ask_every_node(self._cluster, ask)
         if not told:
             return None
         return sorted(found, key=lambda each: (each.client_id, each.host, each.place))
-
-    async def _ask_all_nodes(
-        self,
-        question: Callable[[Connection], ListGroupsRequest | None],
-        keep: Callable[[ListGroupsResponse], None],
-    ) -> None:
-        """Each node that there is something to ask gives one answer."""
-        done: set[int] = set()
-
-        async def attempt() -> None:
-            view = await self._cluster.refresh([])
-            await gather_all(one(node_id) for node_id in view.nodes if node_id not in done)
-
-        async def one(node_id: int) -> None:
-            connection = await self._cluster.connection_to(node_id)
-            request = question(connection)
-            if request is not None:
-                response = await connection.request(request, ListGroupsResponse)
-                _check(response.error_code, f"node {node_id}")
-                keep(response)
-            done.add(node_id)
-
-        await self._cluster.retrying(attempt)
-
-    # ------------------------------------------------------------ coordinators
-
-    async def _ask_coordinators(
-        self,
-        group_ids: Iterable[str],
-        ask: Callable[[Node, list[str]], Awaitable[Outcomes[T]]],
-    ) -> Outcomes[T]:
-        """What `ask` finds out from each coordinator about its groups, in the order of `group_ids`."""
-        wanted = list(dict.fromkeys(group_ids))
-        found: Outcomes[T] = {}
-
-        def keep(outcomes: Mapping[str, T | KafkaError]) -> None:
-            passing = None
-            for group_id, outcome in outcomes.items():
-                if isinstance(outcome, KafkaError) and outcome.code.retriable:
-                    passing = outcome
-                else:
-                    found[group_id] = outcome
-            if passing is not None:
-                raise passing
-
-        async def attempt() -> None:
-            by_node: dict[int, tuple[Node, list[str]]] = {}
-            for group_id, node in (await self._coordinators([g for g in wanted if g not in found])).items():
-                if isinstance(node, KafkaError):
-                    keep({group_id: node})
-                else:
-                    by_node.setdefault(node.node_id, (node, []))[1].append(group_id)
-            await gather_all(one(node, ids) for node, ids in by_node.values())
-
-        async def one(node: Node, ids: list[str]) -> None:
-            keep(await ask(node, ids))
-
-        await self._cluster.retrying(attempt)
-        return {group_id: found[group_id] for group_id in wanted}
-
-    async def _ask_coordinator(self, group_id: str, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """As above for one group; raises what is wrong with it."""
-
-        async def of_one(node: Node, ids: list[str]) -> Outcomes[T]:
-            return {group_id: await ask(await self._cluster.connection_to(node.node_id))}
-
-        outcome = (await self._ask_coordinators([group_id], of_one))[group_id]
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
-
-    async def _coordinators(self, group_ids: list[str]) -> Outcomes[Node]:
-        if not group_ids:
-            return {}
-        connection = await self._cluster.connection_to_any()
-        if connection.version_of(ApiKey.FIND_COORDINATOR) >= _BATCHED_COORDINATORS_FROM:
-            request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids)
-            response = await connection.request(request, FindCoordinatorResponse)
-            return {found.key: _node(found) for found in response.coordinators}
-        outcomes: Outcomes[Node] = {}
-        for group_id in group_ids:
-            one = await connection.request(
-                FindCoordinatorRequest(key=group_id, key_type=_GROUP), FindCoordinatorResponse
-            )
-            outcomes[group_id] = _node(one)
-        return outcomes
 
     # ------------------------------------------------------------ groups
 
     async def describe(self, group_ids: Iterable[str]) -> Outcomes[GroupDescription]:
         """Groups of consumers and share groups; the others only as far as classic groups are told of."""
-        return await self._ask_coordinators(group_ids, self._describe_at)
+        return await self._coordinators.ask(group_ids, self._describe_at)
 
     async def _describe_at(self, node: Node, group_ids: list[str]) -> Outcomes[GroupDescription]:
         """Of which kind a group is its coordinator knows: each kind is asked for what is left."""
@@ -279,13 +184,13 @@ class GroupAdmin:
                 each.group_id: _failure(each.error_code, None, each.group_id) for each in response.results
             }
 
-        return await self._ask_coordinators(group_ids, ask)
+        return await self._coordinators.ask(group_ids, ask)
 
     # ------------------------------------------------------------ committed offsets
 
     async def offsets(self, group_ids: Iterable[str]) -> Outcomes[dict[TopicPartition, CommittedOffset]]:
         """Everything that each group has committed. A group that is not there has committed nothing."""
-        return await self._ask_coordinators(group_ids, self._offsets_at)
+        return await self._coordinators.ask(group_ids, self._offsets_at)
 
     async def _offsets_at(
         self, node: Node, group_ids: list[str]
@@ -336,7 +241,7 @@ class GroupAdmin:
             }
             return _failures(codes, group_id)
 
-        return await self._ask_coordinator(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     async def delete_offsets(self, group_id: str, places: Iterable[TopicPartition]) -> Failures:
         """Forget what the group has committed; which partitions that failed for. Raises if all did."""
@@ -364,7 +269,7 @@ class GroupAdmin:
             }
             return _failures(codes, group_id)
 
-        return await self._ask_coordinator(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     # ------------------------------------------------------------ share groups
 
@@ -378,7 +283,7 @@ class GroupAdmin:
             response = await self._cluster.ask_node(node.node_id, request, DescribeShareGroupOffsetsResponse)
             return {group.group_id: _share_offsets(group) for group in response.groups}
 
-        return await self._ask_coordinators(group_ids, ask)
+        return await self._coordinators.ask(group_ids, ask)
 
     async def alter_share_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Failures:
         """As `alter_offsets`, for a share group."""
@@ -410,7 +315,7 @@ class GroupAdmin:
                 if (failure := _failure(partition.error_code, partition.error_message, group_id))
             }
 
-        return await self._ask_coordinator(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     async def delete_share_offsets(self, group_id: str, topics: Collection[str]) -> dict[str, KafkaError]:
         """Make a share group forget whole topics; which of them that failed for."""
@@ -428,7 +333,7 @@ class GroupAdmin:
                 if (failure := _failure(topic.error_code, topic.error_message, group_id))
             }
 
-        return await self._ask_coordinator(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
 
 async def end_offsets(admin: Admin, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -451,12 +356,6 @@ async def end_offsets(admin: Admin, places: Iterable[TopicPartition]) -> dict[To
 
 
 # ---------------------------------------------------------------- reading answers
-
-
-def _node(found: Coordinator | FindCoordinatorResponse) -> Node | KafkaError:
-    if found.error_code:
-        return KafkaError(error_code(found.error_code), found.error_message)
-    return Node(node_id=found.node_id, host=found.host, port=found.port)
 
 
 def _failure(code: int, message: str | None, group_id: str) -> KafkaError | None:
