@@ -13,9 +13,16 @@ import click
 
 from moldau.cli.group_lag import lag
 from moldau.cli.group_reset import reset_offsets
-from moldau.cli.group_scope import consumer_group_ids, parse_scopes, places_in_scope, scope_option
+from moldau.cli.group_scope import (
+    consumer_group_ids,
+    parse_scopes,
+    places_in_scope,
+    places_text,
+    scope_option,
+)
 from moldau.cli.output import CommandError, print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
+from moldau.cli.values import json_option, one_of
 from moldau.client.admin import Admin
 from moldau.client.cluster import Address, Cluster, TopicPartition
 from moldau.client.group_admin import GroupAdmin
@@ -33,8 +40,6 @@ from moldau.client.group_description import (
 from moldau.client.lag import PartitionLag, group_lags
 from moldau.wire.errors import ErrorCode, KafkaError
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
 
 @click.group("group", help="List, describe, move and delete groups, and see who is behind.")
 def command() -> None:
@@ -43,20 +48,6 @@ def command() -> None:
 
 command.add_command(lag)
 command.add_command(reset_offsets)
-
-
-def one_of(choices: Sequence[str]) -> Any:
-    """Values that may also come in a list with commas, in upper or lower case."""
-
-    def names(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> list[str]:
-        known = {name.lower(): name for name in choices}
-        texts = [text.strip() for value in given for text in value.split(",")]
-        unknown = [text for text in texts if text.lower() not in known]
-        if unknown:
-            raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(choices)}")
-        return [known[text.lower()] for text in texts]
-
-    return names
 
 
 @command.command("list", help="List groups.")
@@ -235,8 +226,8 @@ def _print_members(group: GroupDescription, verbose: bool) -> None:
         cells += [member.instance_id] if has_instances else []
         cells += [member.host, member.client_id, len(member.assignment)]
         cells += [member.epoch] if has_epochs else []
-        cells += [_assignment(member.assignment)] if verbose else []
-        cells += [_assignment(member.target)] if has_targets else []
+        cells += [places_text(member.assignment)] if verbose else []
+        cells += [places_text(member.target)] if has_targets else []
         return cells
 
     header = ["MEMBER", *(["INSTANCE"] if has_instances else []), "HOST", "CLIENT", "PARTITIONS"]
@@ -265,15 +256,6 @@ def _print_states(groups: list[GroupDescription], verbose: bool) -> None:
             ]
             for group in groups
         ],
-    )
-
-
-def _assignment(places: Sequence[TopicPartition] | None) -> str | None:
-    """orders:0,1;payments:2"""
-    if not places:
-        return None
-    return ";".join(
-        f"{topic}:{','.join(map(str, partitions))}" for topic, partitions in by_topic(places).items()
     )
 
 

@@ -12,6 +12,7 @@ import click
 
 from moldau.cli.output import print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
+from moldau.cli.values import json_option
 from moldau.client.admin import Admin
 from moldau.client.cluster import Address, Cluster
 from moldau.client.group_admin import GroupAdmin
@@ -44,7 +45,7 @@ class _Findings:
 @click.argument("names", metavar="[GROUP...]", nargs=-1)
 @bootstrap_option
 @click.option("--partitions", "each_partition", is_flag=True, help="A line for each partition, not topic.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def lag(names: Sequence[str], bootstrap: list[Address], each_partition: bool, as_json: bool) -> None:
     found = with_cluster(bootstrap, lambda runtime, cluster: _find(cluster, names))
     if as_json:

@@ -26,6 +26,7 @@ from moldau.cli.group_scope import (
 )
 from moldau.cli.output import CommandError, print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
+from moldau.cli.values import json_option
 from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin
 from moldau.client.cluster import Address, Cluster, TopicPartition
 from moldau.client.group_admin import GroupAdmin
@@ -122,7 +123,7 @@ def duration(text: str) -> int:
 @click.option("--execute", is_flag=True, help="Do it, instead of only showing what would be done.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done: the default.")
 @click.option("--export", "as_csv", is_flag=True, help="Print CSV, for --from-file or Kafka's tool.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def reset_offsets(
     names: Sequence[str],
     bootstrap: list[Address],

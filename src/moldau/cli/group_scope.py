@@ -10,7 +10,7 @@ import click
 from moldau.client.admin import Admin
 from moldau.client.cluster import TopicPartition, topic_error
 from moldau.client.group_admin import GroupAdmin
-from moldau.client.group_description import CLASSIC, CONSUMER, CONSUMER_PROTOCOLS
+from moldau.client.group_description import CLASSIC, CONSUMER, CONSUMER_PROTOCOLS, by_topic
 from moldau.wire.errors import ErrorCode, KafkaError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,6 +38,13 @@ def parse_scopes(texts: Sequence[str]) -> Scopes:
         known = scopes.get(topic, [])
         scopes[topic] = None if known is None or not colon else [*known, *map(int, numbers)]
     return scopes
+
+
+def places_text(places: Sequence[TopicPartition] | None) -> str | None:
+    """orders:0,1;payments:2"""
+    if not places:
+        return None
+    return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic(places).items())
 
 
 async def places_in_scope(admin: Admin, scopes: Scopes) -> tuple[list[TopicPartition], list[KafkaError]]:

@@ -37,6 +37,7 @@ COMMANDS = {
     "produce": "Write the lines of standard input to a topic.",
     "consume": "Print the records of a topic.",
     "group": "List, describe, move and delete groups, and see who is behind.",
+    "transactions": "List and describe transactions; find and end those that hang.",
 }
 
 

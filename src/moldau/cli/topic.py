@@ -10,7 +10,7 @@ import click
 
 from moldau.cli.output import CommandError, print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
-from moldau.cli.values import assignments_option
+from moldau.cli.values import assignments_option, json_option
 from moldau.client.admin import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -25,8 +25,6 @@ from moldau.client.admin import (
 from moldau.client.cluster import Address, TopicInfo, TopicPartition, topic_error
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.ids import uuid_to_string
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("topic", help="List, create, describe, delete and alter topics.")

@@ -1,11 +1,11 @@
 """Hanging transactions: open in a partition, and with no coordinator that will ever end them.
 
-As long as one is open nobody who reads committed records gets beyond its first, and compaction stops there. It
-can come of a produce that reached the partition after its transaction had ended.
+As long as one is open nobody who reads committed records gets beyond its first, and compaction stops there.
+It can come of a produce that reached the partition after its transaction had ended.
 
 The rule is that of Kafka's tool. A transaction is suspect when the last record of its producer is older than
-any transaction may be, and hanging unless its coordinator knows that the partition belongs to it. What is found is
-looked at once more, since it may have ended between the questions.
+any transaction may be, and hanging unless its coordinator knows that the partition belongs to it. What is
+found is looked at once more, since it may have ended between the questions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moldau.client.cluster import TopicPartition
-from moldau.client.transaction_admin import ActiveProducer, Producers, TransactionAdmin, TransactionDescription
+from moldau.client.transaction_admin import (
+    ActiveProducer,
+    Producers,
+    TransactionAdmin,
+    TransactionDescription,
+)
 from moldau.wire.errors import ErrorCode, KafkaError
 
 
@@ -59,7 +64,9 @@ async def find_hanging(
     if not found:
         return [], failures
     again = await transactions.describe_producers({each.place for each in found}, node_id=node_id)
-    still_open = {(each.place, each.producer.producer_id, each.start_offset) for each in open_transactions(again)}
+    still_open = {
+        (each.place, each.producer.producer_id, each.start_offset) for each in open_transactions(again)
+    }
     return [
         each for each in found if (each.place, each.producer.producer_id, each.start_offset) in still_open
     ], failures

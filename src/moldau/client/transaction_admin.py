@@ -1,8 +1,8 @@
 """Questions and orders about transactions: to their coordinators, and to the leaders of what they write to.
 
 Answerable for one outcome per transactional id and per partition. A coordinator knows a transaction by its
-transactional id; a leader knows of it only that a producer id has one open. Nothing here compares the two, which
-is what `client/hanging.py` does.
+transactional id; a leader knows of it only that a producer id has one open. What follows from the two
+together is for `client/hanging.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STATES = (
     "Dead",
 )
 _PARTITIONS_MAX = 500  # of one question: a broker may lead very many
-# What the terminated transaction's successor, which nobody will use, is given; no less is asked for by Kafka's.
+# Of the producer that takes an id over to end its transaction, and begins none.
 _TIMEOUT_MS = 30_000
 _NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
@@ -107,8 +107,8 @@ class TransactionAdmin:
         duration_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Those of all coordinators, sorted; with `duration_ms` only such as have been under way for longer, with
-        `pattern` only ids that it matches as a whole."""
+        """Those of all coordinators, sorted; with `duration_ms` only such as have been under way for longer,
+        with `pattern` only ids that it matches as a whole."""
         request = ListTransactionsRequest(
             state_filters=sorted(states),
             producer_id_filters=sorted(producer_ids),
@@ -120,7 +120,9 @@ class TransactionAdmin:
         async def ask(node_id: int, connection: Connection) -> None:
             response = await connection.request(request, ListTransactionsResponse)
             if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"node {node_id}")
+                code = error_code(response.error_code)
+                refused = code is ErrorCode.INVALID_REGULAR_EXPRESSION
+                raise KafkaError(code, repr(pattern) if refused else f"node {node_id}")
             for transaction in response.transaction_states:
                 found[transaction.transactional_id] = TransactionListing(
                     transactional_id=transaction.transactional_id,
@@ -144,18 +146,14 @@ class TransactionAdmin:
         return await self._coordinators.ask(transactional_ids, ask)
 
     async def force_terminate(self, transactional_id: str) -> None:
-        """End what the id has under way, prepared or not, by taking the id over: its transaction is aborted, and
-        who had it is fenced."""
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS
-        )
+        """End what the id has under way, prepared or not, by taking the id over: its transaction is aborted,
+        and who had it is fenced."""
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS)
 
         async def ask(connection: Connection) -> None:
             response = await connection.request(request, InitProducerIdResponse)
             if response.error_code:
-                raise KafkaError(
-                    error_code(response.error_code), f"transactional id {transactional_id!r}"
-                )
+                raise KafkaError(error_code(response.error_code), f"transactional id {transactional_id!r}")
 
         await self._coordinators.ask_one(transactional_id, ask)
 
@@ -164,7 +162,7 @@ class TransactionAdmin:
     async def describe_producers(
         self, places: Iterable[TopicPartition], *, node_id: int | None = None
     ) -> Producers:
-        """The producers that each partition's leader remembers, or the replica on node `node_id`, by their ids."""
+        """The producers that each partition's leader remembers, or its replica on node `node_id`."""
         wanted = list(dict.fromkeys(places))
         found: Producers = {}
 
