@@ -92,7 +92,9 @@ def seconds(text: str) -> float:
     help="What to print between headers, key and value; a tab.",
 )
 @click.option(
+    "--isolation-level",
     "--isolation",
+    "isolation",
     type=click.Choice([level.name.lower() for level in IsolationLevel]),
     default="read_uncommitted",
     show_default=True,
