@@ -14,6 +14,7 @@ from bench.loads.load_groups import LoadGroups
 from bench.loads.one_record import OneRecord
 from bench.loads.raw_fetch import RawFetch
 from bench.loads.rebalance import Rebalance
+from bench.loads.transactions import JavaTransactions, Transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,12 @@ LOADS: list[Load] = [
     Latency(),
     Commit(name="commit-one-group", groups=1, connections=4, commits=50_000),
     Commit(name="commit-1000-groups", groups=1000, connections=10, commits=50_000),
+    JavaTransactions(name="transactions-java", kind="produce", clients=1, transactions=2000),
+    JavaTransactions(name="transactions-java-10", kind="produce", clients=10, transactions=5000),
+    JavaTransactions(name="transform-java-10", kind="transform", clients=10, transactions=5000),
+    Transactions(name="transactions-1", connections=1, transactions=3000, offsets=False),
+    Transactions(name="transactions-20", connections=20, transactions=10_000, offsets=False),
+    Transactions(name="transactions-20-offsets", connections=20, transactions=10_000, offsets=True),
     Rebalance(name="rebalance-classic", protocol="classic"),
     Rebalance(name="rebalance-consumer", protocol="consumer"),
     LoadGroups(),
@@ -67,6 +74,7 @@ LOADS: list[Load] = [
 # Members learn of it when they beat, every 0.1 s, which is most of what is beyond the session.
 _AS_SOON = (Target(at_most=1),)
 
+_NO_SLOWER = (Target(at_least=1),)
 _FASTER_PRODUCE = (Target(at_least=1.2), Target(versus="stub", at_least=0.85))
 
 ROWS = [
@@ -143,6 +151,46 @@ ROWS = [
         targets=(Target(at_least=0.8),),
     ),
     Row(load="commit-1000-groups", metric="cpu_s_per_100k", title="CPU per 100,000 offset commits"),
+    Row(
+        load="transactions-java",
+        metric="transactions_per_s",
+        title="transactions of 100 records, 1 Java producer",
+        targets=_NO_SLOWER,
+    ),
+    Row(
+        load="transactions-java-10",
+        metric="transactions_per_s",
+        title="the same, 10 Java producers",
+        targets=_NO_SLOWER,
+    ),
+    Row(load="transactions-java-10", metric="cpu_s_per_1k", title="CPU per 1,000 of these"),
+    Row(
+        load="transform-java-10",
+        metric="transactions_per_s",
+        title="read, write, commit offsets in transactions, 10 Java clients",
+        targets=_NO_SLOWER,
+    ),
+    Row(load="transform-java-10", metric="cpu_s_per_1k", title="CPU per 1,000 of these"),
+    Row(
+        load="transactions-1",
+        metric="transactions_per_s",
+        title="transactions of 100 records, 1 connection",
+        targets=_NO_SLOWER,
+    ),
+    Row(
+        load="transactions-20",
+        metric="transactions_per_s",
+        title="the same, 20 connections",
+        targets=_NO_SLOWER,
+    ),
+    Row(load="transactions-20", metric="cpu_s_per_1k", title="CPU per 1,000 of these"),
+    Row(
+        load="transactions-20-offsets",
+        metric="transactions_per_s",
+        title="the same, and an offset each",
+        targets=_NO_SLOWER,
+    ),
+    Row(load="transactions-20-offsets", metric="cpu_s_per_1k", title="CPU per 1,000 of these"),
     Row(
         load="rebalance-classic",
         metric="seconds",

@@ -19,6 +19,7 @@ _UNITS = {
     "records_per_s": "records/s",
     "requests_per_s": "requests/s",
     "commits_per_s": "commits/s",
+    "transactions_per_s": "transactions/s",
     "mb_per_s": "MB/s",
     "p50_ms": "ms",
     "p99_ms": "ms",
@@ -29,6 +30,7 @@ _UNITS = {
     "loaded_mib": "MiB",
     "cpu_s_per_gb": "CPU s",
     "cpu_s_per_100k": "CPU s",
+    "cpu_s_per_1k": "CPU s",
 }
 
 

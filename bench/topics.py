@@ -8,7 +8,7 @@ import time
 from bench import frames
 
 BATCH_BYTES = 16_384  # the Java producer's default batch.size
-_NOT_YET = (3, 5, 6)  # unknown topic or partition, leader not available, not leader or follower
+NOT_YET = (3, 5, 6)  # unknown topic or partition, leader not available, not leader or follower
 IN_FLIGHT = 5  # and its max.in.flight.requests.per.connection
 
 
@@ -67,6 +67,6 @@ def _write_first(sock: socket.socket, topic: str, request: bytes, timeout_s: flo
     """A leader that metadata tells of may not have heard of it yet itself."""
     deadline = time.monotonic() + timeout_s
     while error := frames.produce_error(frames.call(sock, request), topic):
-        if error not in _NOT_YET or time.monotonic() > deadline:
+        if error not in NOT_YET or time.monotonic() > deadline:
             raise frames.BrokerAnswered("Produce", error)
         time.sleep(0.01)
