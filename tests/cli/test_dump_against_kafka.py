@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from moldau.txn.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
+from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
 from moldau.metadata.features import bootstrap_records
 from moldau.metadata.framing import encode_record
 from moldau.records.builder import build_batch
@@ -41,6 +44,54 @@ def test_the_words_are_those_of_kafkas_tool(kafka_classpath: str, tmp_path: Path
     metadata.write_bytes(build_batch(records))
     ours = moldau("dump", "--records", str(metadata)).stdout
     assert ours == kafka_dump(kafka_classpath, [metadata], "--cluster-metadata-decoder")
+
+
+def transaction_records() -> list[Record]:
+    """Of an id that begins, writes and is forgotten, in both versions, and of a type that is not known."""
+    key = TransactionLogKey(transactional_id="billing-ž")
+    common: dict[str, Any] = {
+        "producer_id": 7,
+        "producer_epoch": 3,
+        "transaction_timeout_ms": 60_000,
+        "transaction_last_update_timestamp_ms": 5,
+        "transaction_start_timestamp_ms": -1,
+    }
+    begun = TransactionLogValue(**common, transaction_status=0, transaction_partitions=None)
+    ongoing = TransactionLogValue(
+        **common,
+        previous_producer_id=6,
+        client_transaction_version=2,
+        transaction_status=1,
+        transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[0, 2])],
+    )
+    records = [
+        CoordinatorRecord(key, begun, 0),
+        CoordinatorRecord(key, begun, 1),
+        CoordinatorRecord(key, ongoing, 1),
+        CoordinatorRecord(key, None),
+    ]
+    encoded = [(bytes(encode_key(each)), encode_value(each)) for each in records]
+    encoded.append((b"\0\x63future", b"\0\0"))
+    return [Record(0, 0, each, None if value is None else bytes(value)) for each, value in encoded]
+
+
+@pytest.mark.java
+def test_what_coordinators_keep_is_decoded_as_by_kafkas_tool(kafka_classpath: str, tmp_path: Path) -> None:
+    def segment(topic: str, content: bytes) -> Path:
+        path = tmp_path / f"{topic}-0" / f"{0:020d}.log"
+        path.parent.mkdir()
+        path.write_bytes(content)
+        return path
+
+    of_groups = segment(
+        "__consumer_offsets",
+        b"".join((GOLDEN / "consumer_offsets" / f"{number}.log").read_bytes() for number in (0, 1)),
+    )
+    of_transactions = segment("__transaction_state", build_batch(transaction_records()))
+    for path, option in ((of_groups, "--offsets-decoder"), (of_transactions, "--transaction-log-decoder")):
+        ours = moldau("dump", "--records", str(path))
+        assert (ours.exit_code, ours.stderr) == (0, "")
+        assert ours.stdout == kafka_dump(kafka_classpath, [path], option)
 
 
 @pytest.mark.java

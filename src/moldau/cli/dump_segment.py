@@ -1,4 +1,4 @@
-"""Segments and snapshots for people: batches, records, and what is in those of the cluster's metadata.
+"""Segments and snapshots for people: batches and their records, control records too.
 
 A segment is read batch by batch, so that its size does not matter. A batch whose checksum is wrong is shown
 and told of; where no batch can start, reading ends with an error.
@@ -6,14 +6,20 @@ and told of; where no batch can start, reading ends with an error.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from moldau.cli.dump_files import Item, optional_long
-from moldau.cli.output import json_bytes
+from moldau.cli.dump_records import (
+    METADATA_TOPIC,
+    Decoder,
+    compact,
+    decoder_of,
+    header_name,
+    printable,
+    struct_json,
+)
 from moldau.log.errors import CorruptFileError
 from moldau.log.names import LOG_SUFFIX, offset_of, parse_log_dir_name
 from moldau.records.batch import (
@@ -29,7 +35,6 @@ from moldau.records.record import Record, read_records
 from moldau.runtime.interfaces import File, FileSystem
 from moldau.wire.codec import ProtocolError, UnsupportedFieldError, decode
 from moldau.wire.errors import KafkaError
-from moldau.wire.ids import uuid_to_string
 from moldau.wire.messages.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -37,10 +42,9 @@ from moldau.wire.messages.control_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from moldau.wire.schema import Message, Primitive, Struct
+from moldau.wire.schema import Message
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-METADATA_TOPIC = "__cluster_metadata"
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _CONTROL_MESSAGES: dict[ControlType, tuple[str, type[Message]]] = {
@@ -54,7 +58,10 @@ _CONTROL_MESSAGES: dict[ControlType, tuple[str, type[Message]]] = {
 
 def segment_items(files: FileSystem, path: str, name: str, *, deep: bool, content: bool) -> Iterator[Item]:
     """`name` is that of the file without what says that it is on its way out."""
-    is_metadata = not name.endswith(LOG_SUFFIX) or _topic_of(path) == METADATA_TOPIC
+    show: Decoder | None = None
+    if content:
+        # What is no segment is a snapshot of the cluster's metadata.
+        show = decoder_of(_topic_of(path) if name.endswith(LOG_SUFFIX) else METADATA_TOPIC)
     yield _title(path, name)
     file = files.open(path, read_only=True)
     try:
@@ -67,7 +74,7 @@ def segment_items(files: FileSystem, path: str, name: str, *, deep: bool, conten
                     f"{path}: {size - position} bytes from position {position} on are no whole batch"
                 )
             batch = file.read_at(header.size, position)
-            yield _batch_item(batch, header, position, deep, content, is_metadata)
+            yield _batch_item(batch, header, position, deep, show)
             position += header.size
     finally:
         file.close()
@@ -104,7 +111,7 @@ def _title(path: str, name: str) -> Item:
 
 
 def _batch_item(
-    batch: bytes, header: BatchHeader, position: int, deep: bool, content: bool, is_metadata: bool
+    batch: bytes, header: BatchHeader, position: int, deep: bool, content: Decoder | None
 ) -> Item:
     problem = None
     try:
@@ -144,7 +151,7 @@ def _batch_item(
         records: list[dict[str, Any]] = []
         try:
             for number, record in enumerate(read_records(batch)):
-                line, its_fields = _record(record, number, header, time, content, is_metadata)
+                line, its_fields = _record(record, number, header, time, content)
                 lines.append(line)
                 records.append(its_fields)
         except (KafkaError, ProtocolError, UnsupportedFieldError) as error:
@@ -154,7 +161,7 @@ def _batch_item(
 
 
 def _record(
-    record: Record, number: int, header: BatchHeader, time: str, content: bool, is_metadata: bool
+    record: Record, number: int, header: BatchHeader, time: str, content: Decoder | None
 ) -> tuple[str, dict[str, Any]]:
     sequence = NO_SEQUENCE
     if header.base_sequence != NO_SEQUENCE:
@@ -165,30 +172,17 @@ def _record(
         "keySize": -1 if record.key is None else len(record.key),
         "valueSize": -1 if record.value is None else len(record.value),
         "sequence": sequence,
-        "headerKeys": [
-            name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name, _ in record.headers
-        ],
+        "headerKeys": [header_name(name) for name, _ in record.headers],
     }
     shown = {**fields, "headerKeys": f"[{','.join(map(printable, fields['headerKeys']))}]"}
     line = "| " + " ".join(f"{name}: {value}" for name, value in shown.items())
     if header.is_control:
         text, control = _control(record)
         return f"{line} {text}", {**fields, "control": control}
-    if not content:
+    if content is None:
         return line, fields
-    if is_metadata:
-        payload = metadata_json(record.value or b"")
-        return f"{line} payload: {_compact(payload)}", {**fields, "payload": payload}
-    fields["headers"] = [
-        [name, json_bytes(value)]
-        for name, (_, value) in zip(fields["headerKeys"], record.headers, strict=True)
-    ]
-    fields["key"], fields["value"] = json_bytes(record.key), json_bytes(record.value)
-    if record.key is not None:
-        line += f" key: {_text(record.key)}"
-    if record.value is not None:
-        line += f" payload: {_text(record.value)}"
-    return line, fields
+    text, its_content = content(record)
+    return f"{line} {text}" if text else line, {**fields, **its_content}
 
 
 def _control(record: Record) -> tuple[str, dict[str, Any]]:
@@ -204,7 +198,7 @@ def _control(record: Record) -> tuple[str, dict[str, Any]]:
     version = _control_version(declared, control.value)
     message, _ = decode(declared, version, control.value)
     data = struct_json(message, version)
-    return f"{title} {_compact(data)}", {"type": control.type.name, "data": data}
+    return f"{title} {compact(data)}", {"type": control.type.name, "data": data}
 
 
 def _control_version(declared: type[Message], value: bytes) -> int:
@@ -213,72 +207,6 @@ def _control_version(declared: type[Message], value: bytes) -> int:
     if len(value) < 2 or version not in declared.VERSIONS:
         raise ProtocolError(f"unknown version {version} of {declared.__name__}")
     return version
-
-
-def metadata_json(data: bytes) -> dict[str, Any]:
-    """A record of the cluster's metadata, in the form that Kafka's tools print."""
-    from moldau.metadata.framing import decode_record
-
-    record = decode_record(data)
-    return {
-        "type": _screaming(type(record.message).__name__),
-        "version": record.version,
-        "data": struct_json(record.message, record.version),
-    }
-
-
-def struct_json(value: Struct, version: int) -> dict[str, Any]:
-    """What the version carries, tagged fields only where they are not the default."""
-    found: dict[str, Any] = {}
-    for field in value.__fields__:
-        if version not in field.versions:
-            continue
-        content = getattr(value, field.name)
-        if field.tag is not None and version in field.tagged and field.is_default(content):
-            continue
-        convert = field.type if isinstance(field.type, Primitive) else None
-        if field.is_array and content is not None:
-            found[_camel(field.name)] = [_value_json(item, convert, version) for item in content]
-        else:
-            found[_camel(field.name)] = _value_json(content, convert, version)
-    return found
-
-
-def _value_json(value: Any, primitive: Primitive | None, version: int) -> Any:
-    if value is None:
-        return None
-    if primitive is None:
-        return struct_json(value, version)
-    if primitive.name == "uuid":
-        return uuid_to_string(value)
-    if primitive.name in ("bytes", "records"):
-        return base64.b64encode(value).decode()
-    return value
-
-
-def printable(text: str) -> str:
-    """On one line: what would move the cursor is escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _text(data: bytes) -> str:
-    return printable(data.decode("utf-8", "backslashreplace"))
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _screaming(name: str) -> str:
-    """FeatureLevelRecord is FEATURE_LEVEL_RECORD."""
-    return "".join(
-        f"_{char}" if char.isupper() and place else char for place, char in enumerate(name)
-    ).upper()
 
 
 def _java(value: bool) -> str:
