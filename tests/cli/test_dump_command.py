@@ -10,6 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.cli.dump_files import UnknownFile, read_items
+from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
+from moldau.groups.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from moldau.log.checkpoints import encode_epochs, encode_offsets
 from moldau.log.errors import CorruptFileError
 from moldau.log.meta_properties import MetaProperties, encode_meta_properties
@@ -23,8 +31,9 @@ from moldau.records.compression import Codec
 from moldau.records.control import ControlType, EndTxnMarker, build_end_txn_batch
 from moldau.records.record import Record
 from moldau.runtime.files import RealFileSystem
-from moldau.wire.codec import ProtocolError
+from moldau.wire.codec import ProtocolError, encode
 from moldau.wire.errors import KafkaError
+from moldau.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from tests.cli.conftest import moldau
 
 SEGMENT = "00000000000000000000"
@@ -63,6 +72,69 @@ def lines(*arguments: object) -> list[str]:
     result = moldau("dump", *map(str, arguments))
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout.splitlines()
+
+
+def coordinator_segment(tmp_path: Path, topic: str, *records: Record) -> Path:
+    directory = tmp_path / f"{topic}-7"
+    directory.mkdir()
+    path = directory / f"{SEGMENT}.log"
+    path.write_bytes(build_batch(records))
+    return path
+
+
+def test_what_coordinators_keep_is_decoded(tmp_path: Path) -> None:
+    key = OffsetCommitKey(group="g", topic="orders", partition=2)
+    value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="ž", commit_timestamp=TIME)
+    kept = CoordinatorRecord(key, value, 3)
+    path = coordinator_segment(
+        tmp_path,
+        "__consumer_offsets",
+        Record(0, TIME, bytes(encode_key(kept)), bytes(encode_value(kept) or b"")),
+        Record(0, TIME, bytes(encode_key(kept)), None),
+        Record(0, TIME, b"\x00\x63", b"\x00\x00"),
+    )
+    shown = moldau("dump", "--records", str(path)).stdout.splitlines()[3:]
+    told_key = '{"type":"1","data":{"group":"g","topic":"orders","partition":2}}'
+    told_value = (
+        f'{{"version":"3","data":{{"offset":5,"leaderEpoch":1,"metadata":"ž","commitTimestamp":{TIME}}}}}'
+    )
+    assert [line.partition("headerKeys: [] ")[2] for line in shown] == [
+        f"key: {told_key} payload: {told_value}",
+        f"key: {told_key} payload: <DELETE>",
+        "key: Unknown record type 99 at offset 2, skipping.",
+    ]
+    (document,) = json.loads(moldau("dump", "--records", "--json", str(path)).stdout)
+    first, second, third = document["items"][1]["records"]
+    assert (first["key"], first["payload"]) == (json.loads(told_key), json.loads(told_value))
+    assert (second["key"], second["payload"], third["unknown_type"]) == (json.loads(told_key), None, 99)
+    # Without --records they are counted, not read.
+    assert "key:" not in moldau("dump", "--deep", str(path)).stdout
+
+
+def test_what_members_told_each_other_is_decoded_where_it_can_be(tmp_path: Path) -> None:
+    subscription = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
+    members = [
+        MemberMetadata(member_id=name, client_id="c", client_host="/h", subscription=told, assignment=b"\xff")
+        for name, told in (("a", bytes(subscription)), ("b", b""))
+    ]
+    kept = CoordinatorRecord(
+        GroupMetadataKey(group="g"), GroupMetadataValue(protocol_type="consumer", members=members), 3
+    )
+    path = coordinator_segment(
+        tmp_path,
+        "__consumer_offsets",
+        Record(0, TIME, bytes(encode_key(kept)), bytes(encode_value(kept) or b"")),
+    )
+    (document,) = json.loads(moldau("dump", "--records", "--json", str(path)).stdout)
+    told = document["items"][1]["records"][0]["payload"]["data"]["members"]
+    assert [member["subscription"] for member in told] == [{"topics": ["orders"], "userData": None}, ""]
+    assert [member["assignment"] for member in told] == ["/w==", "/w=="]
+
+
+def test_a_damaged_record_of_a_coordinator_is_told_of(tmp_path: Path) -> None:
+    path = coordinator_segment(tmp_path, "__consumer_offsets", Record(0, TIME, None, b"x"))
+    result = moldau("dump", "--records", str(path))
+    assert (result.exit_code, "has no key" in result.stderr) == (1, True)
 
 
 def test_batches_are_shown_as_kafka_shows_them(segment: Path) -> None:

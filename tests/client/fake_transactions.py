@@ -9,8 +9,10 @@ from typing import Any
 from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode
 from moldau.wire.messages import (
+    add_partitions_to_txn,
     describe_producers,
     describe_transactions,
+    end_txn,
     find_coordinator,
     init_producer_id,
     list_transactions,
@@ -58,6 +60,8 @@ class FakeTransactions:
             ApiKey.DESCRIBE_PRODUCERS,
             ApiKey.WRITE_TXN_MARKERS,
             ApiKey.INIT_PRODUCER_ID,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.END_TXN,
         ):
             broker.serve(key, getattr(self, f"_{key.name.lower()}"))
 
@@ -174,9 +178,48 @@ class FakeTransactions:
         code = self._code()
         if code:
             return init_producer_id.InitProducerIdResponse(error_code=code)
-        transaction = self.transactions[request.transactional_id or ""]
+        transaction = self.transactions.setdefault(request.transactional_id or "", FakeTransaction(1000))
         transaction.state, transaction.started_ms, transaction.partitions = "Empty", -1, {}
         transaction.producer_epoch += 2
         return init_producer_id.InitProducerIdResponse(
             producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch
         )
+
+    def _add_partitions_to_txn(self, request: add_partitions_to_txn.AddPartitionsToTxnRequest) -> Message:
+        transaction = self._of_producer(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+        )
+        code = self._code()
+        topics = request.v3_and_below_topics
+        if not code:
+            transaction.state = "Ongoing"
+            for topic in topics:
+                transaction.partitions.setdefault(topic.name, []).extend(topic.partitions)
+        return add_partitions_to_txn.AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=[
+                add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                    name=topic.name,
+                    results_by_partition=[
+                        add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
+                            partition_index=index, partition_error_code=code
+                        )
+                        for index in topic.partitions
+                    ],
+                )
+                for topic in topics
+            ]
+        )
+
+    def _end_txn(self, request: end_txn.EndTxnRequest) -> Message:
+        transaction = self._of_producer(request.transactional_id, request.producer_id, request.producer_epoch)
+        code = self._code()
+        if not code:
+            transaction.state = "CompleteCommit" if request.committed else "CompleteAbort"
+        return end_txn.EndTxnResponse(error_code=code)
+
+    def _of_producer(self, name: str, producer_id: int, producer_epoch: int) -> FakeTransaction:
+        transaction = self.transactions[name]
+        assert (transaction.producer_id, transaction.producer_epoch) == (producer_id, producer_epoch)
+        return transaction

@@ -177,6 +177,23 @@ def test_only_what_is_committed_is_consumed_as_such(place: Place) -> None:
     assert consumed(place, "read_uncommitted") == committed + unsettled
 
 
+def test_lines_are_written_in_a_transaction(place: Place) -> None:
+    call = ["produce", "payments", "--transactional-id", "lines", "--bootstrap", place.bootstrap, "--json"]
+    for lines, code in ((b'{"value": "a"}\n{"value": "b"}\n', 0), (b'{"value": "c"}\nd\n', 1)):
+        done = subprocess.run(
+            [str(COMMAND), *call], input=lines, capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr
+    reading = ["consume", "payments", "--bootstrap", place.bootstrap, "--offset", "4", "--timeout", "1"]
+    read = subprocess.run(
+        [str(COMMAND), *reading, "--isolation-level", "read_committed"],
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert read.stdout == b"a\nb\n"
+
+
 def test_the_same_hangs_and_is_aborted_by_either(place: Place) -> None:
     search = ("find-hanging", "--topic", "orders")
     assert (moldau(place, *search), kafka_tool(place, *search)) == ((0, []), [])

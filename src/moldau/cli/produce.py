@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from moldau.cli.stdin import LineTooLong, line_chunks
 from moldau.cli.values import assignments_option
 from moldau.client.cluster import Address, Cluster
 from moldau.client.produce import ACKS_ALL, Message, Producer
+from moldau.client.transaction import Transaction
 from moldau.records.batch import NO_TIMESTAMP
 from moldau.records.compression import Codec
 from moldau.records.record import Header
@@ -50,6 +52,11 @@ _ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
     help="The codec of the batches.",
 )
 @click.option(
+    "--transactional-id",
+    metavar="ID",
+    help="Write all lines in one transaction of this id, or none of them.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Lines are JSON objects, as `moldau consume --json` prints."
 )
 def command(
@@ -60,8 +67,11 @@ def command(
     partition: int | None,
     acks: str,
     compression: str,
+    transactional_id: str | None,
     as_json: bool,
 ) -> None:
+    if transactional_id is not None and _ACKS[acks] != ACKS_ALL:
+        raise click.UsageError("a transaction takes --acks all")
     if as_json and key_separator is not None:
         raise click.UsageError("--key-separator has no meaning with --json")
     if key_separator == "":
@@ -74,7 +84,26 @@ def command(
         parse = lambda line: _from_line(line, separator, fixed, partition)  # noqa: E731
 
     async def work(runtime: RealRuntime, cluster: Cluster) -> None:
-        producer = Producer(runtime, cluster, acks=_ACKS[acks], codec=Codec[compression.upper()])
+        transaction = None if transactional_id is None else Transaction(cluster, transactional_id)
+        producer = Producer(
+            runtime,
+            cluster,
+            acks=_ACKS[acks],
+            codec=Codec[compression.upper()],
+            transaction=transaction,
+        )
+        if transaction is None:
+            await write(producer, _written)
+            return
+        try:
+            await write(producer, _unwritten)
+        except BaseException:
+            with suppress(KafkaError):  # else its time runs out
+                await transaction.end(committed=False)
+            raise
+        await transaction.end(committed=True)
+
+    async def write(producer: Producer, so_far: Callable[[int], str]) -> None:
         number = 0
         try:
             async for lines in line_chunks():
@@ -91,9 +120,9 @@ def command(
                 if messages:
                     await _produce(producer, topic, messages, first)
                 if problem is not None:
-                    raise CommandError(f"{problem}{_written(number - 1)}")
+                    raise CommandError(f"{problem}{so_far(number - 1)}")
         except LineTooLong as error:
-            raise CommandError(f"line {number + 1} {error}{_written(number)}") from None
+            raise CommandError(f"line {number + 1} {error}{so_far(number)}") from None
 
     try:
         with_cluster(bootstrap, work)
@@ -115,6 +144,10 @@ def _written(count: int) -> str:
     if count == 0:
         return ""
     return "; the line before it is written" if count == 1 else f"; the {count} lines before it are written"
+
+
+def _unwritten(count: int) -> str:
+    return "; the transaction is aborted" if count else ""
 
 
 def _from_line(

@@ -1,8 +1,8 @@
 """Writing records: given many at once, they leave as few batches, and come back as their offsets.
 
-Answerable for partitions, batches by size, idempotence and retries. There is no lingering here: what is given
-is sent, and the call returns when all of it is acknowledged. One batch of a partition is in flight at a time,
-which keeps order; batches of several partitions share a request per leader.
+Answerable for partitions, batches by size, idempotence and retries, in a transaction or not. There is no
+lingering here: what is given is sent, and the call returns when all of it is acknowledged. One batch of a
+partition is in flight at a time, which keeps order; batches of several partitions share a request per leader.
 
 Invariant: a batch is built once. An attempt that is repeated sends the same bytes, with the same sequence, so
 a broker that has it already says so and nothing is written twice.
@@ -19,6 +19,7 @@ from moldau.client.admin import gather_all
 from moldau.client.cluster import Cluster, TopicPartition
 from moldau.client.connection import error_code
 from moldau.client.partitioner import StickyPartitioner
+from moldau.client.transaction import PRODUCE_VERSION_MAX, Transaction
 from moldau.records.batch import HEADER_BYTES
 from moldau.records.builder import build_batch
 from moldau.records.compression import Codec
@@ -79,15 +80,19 @@ class Producer:
         acks: int = ACKS_ALL,
         codec: Codec = Codec.NONE,
         batch_bytes: int = BATCH_BYTES_MAX,
+        transaction: Transaction | None = None,
     ) -> None:
         if acks not in (ACKS_ALL, 0, 1):
             raise ValueError(f"acks is 0, 1 or all, not {acks}")
+        if transaction is not None and acks != ACKS_ALL:
+            raise ValueError("a transaction takes acks=all")
         self._clock = runtime.clock
         self._random = runtime.random
         self._cluster = cluster
         self._acks = acks
         self._codec = codec
         self._batch_bytes = batch_bytes
+        self._transaction = transaction
         self._partitioners: dict[str, StickyPartitioner] = {}
         self._producer_id: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = defaultdict(int)
@@ -102,6 +107,8 @@ class Producer:
         )
         producer = await self._identity()
         queues = self._batches(topic, len(info.partitions), messages, producer)
+        if self._transaction is not None:
+            await self._transaction.add(queues)
         deliveries: list[Delivery] = []
         while queues:
             first = [queue.popleft() for queue in queues.values()]
@@ -111,6 +118,8 @@ class Producer:
 
     async def _identity(self) -> tuple[int, int]:
         """Producer id and epoch; without acks=all, or from a broker that has none to give, (-1, -1)."""
+        if self._transaction is not None:
+            return await self._transaction.identity()
         if self._producer_id is None:
             if self._acks != ACKS_ALL:
                 self._producer_id = (-1, -1)
@@ -182,6 +191,7 @@ class Producer:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=sequence,
+            is_transactional=self._transaction is not None,
         )
         return _Batch(place, len(records), data)
 
@@ -207,7 +217,9 @@ class Producer:
         self, leader: int, batches: list[_Batch], done: Callable[[_Batch, int | None], None]
     ) -> None:
         connection = await self._cluster.connection_to(leader)
-        version = connection.version_of(ApiKey.PRODUCE)
+        version = connection.version_of(
+            ApiKey.PRODUCE, None if self._transaction is None else PRODUCE_VERSION_MAX
+        )
         failure: KafkaError | None = None
         for group in _requests(batches):
             request = await self._request(group, version)
@@ -242,7 +254,12 @@ class Producer:
             else:
                 topic.name = name
             data.append(topic)
-        return ProduceRequest(acks=self._acks, timeout_ms=_TIMEOUT_MS, topic_data=data)
+        return ProduceRequest(
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
+            acks=self._acks,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=data,
+        )
 
 
 def _requests(batches: list[_Batch]) -> Iterator[list[_Batch]]:
