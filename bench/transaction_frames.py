@@ -13,6 +13,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from bench.frames import PRODUCE, batch, compact, frame, uvarint
+from bench.group_frames import FIND_COORDINATOR, FIND_COORDINATOR_VERSION
 
 INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = 22, 26, 28
 PRODUCE_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, TXN_OFFSET_COMMIT_VERSION = 12, 4, 5, 5
@@ -28,6 +29,10 @@ _PARTITION_ANSWER_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1
 class Producer(NamedTuple):
     id: int
     epoch: int
+
+
+def find_coordinator(transactional_id: str) -> bytes:
+    return frame(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, compact(transactional_id.encode()) + b"\1\0")
 
 
 def init_producer_id(transactional_id: str) -> bytes:
@@ -83,7 +88,7 @@ def produce_error(payload: bytes | bytearray, topic: str, partitions: int) -> in
 
 
 def first_error(payload: bytes | bytearray) -> int:
-    """Of InitProducerId and EndTxn."""
+    """Of FindCoordinator, InitProducerId and EndTxn."""
     return int.from_bytes(payload[_FIRST_AT : _FIRST_AT + 2], "big", signed=True)
 
 

@@ -128,13 +128,16 @@ class _Client:
         self._producer = self._taken_over()
 
     def _taken_over(self, timeout_s: float = 60) -> transaction_frames.Producer:
-        """The first to ask brings the topic of transactions into being."""
+        """The first to ask for a coordinator brings the topic of transactions into being."""
         deadline = time.monotonic() + timeout_s
-        request = transaction_frames.init_producer_id(self._name)
-        while error := transaction_frames.first_error(answer := frames.call(self.sock, request)):
-            if error not in _NOT_YET or time.monotonic() > deadline:
-                raise frames.BrokerAnswered("InitProducerId", error)
-            time.sleep(0.02)
+        for request in (
+            transaction_frames.find_coordinator(self._name),
+            transaction_frames.init_producer_id(self._name),
+        ):
+            while error := transaction_frames.first_error(answer := frames.call(self.sock, request)):
+                if error not in _NOT_YET or time.monotonic() > deadline:
+                    raise frames.BrokerAnswered("InitProducerId", error)
+                time.sleep(0.02)
         return transaction_frames.producer_of(answer)
 
     def begin(self) -> None:

@@ -2,27 +2,21 @@
 
 import pytest
 
-from bench import frames, transaction_frames
+from bench import transaction_frames
 from bench.transaction_frames import Producer
 from moldau.records.batch import check_crc, parse_header
 from moldau.records.record import read_records
-from moldau.wire.codec import Struct, decode_whole, encode
-from moldau.wire.headers import read_request_header
-from moldau.wire.messages import end_txn, init_producer_id, produce, txn_offset_commit
+from moldau.wire.messages import end_txn, find_coordinator, init_producer_id, produce, txn_offset_commit
+from tests.bench.test_bench_group_frames import answer, read
 
 ID, TOPIC, GROUP, PRODUCER = "an-id", "a-topic", "a-group", Producer(1 << 40, 32_000)
 
 
-def read(frame: bytes, message: type[Struct]):
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    header = read_request_header(frame[4:], {message.API_KEY: 0})
-    assert (header.api_key, header.client_id) == (message.API_KEY, frames.CLIENT_ID)
-    return decode_whole(message, header.api_version, frame[4 + header.body_position :])
-
-
-def answer(message: Struct, version: int) -> bytes:
-    """A payload as a socket gives it: correlation id, no tags, body."""
-    return bytes(4) + b"\0" + bytes(encode(message, version))
+def test_find_coordinator():
+    request = read(transaction_frames.find_coordinator(ID), find_coordinator.FindCoordinatorRequest)
+    assert (request.key, request.key_type) == (ID, 1)
+    payload = answer(find_coordinator.FindCoordinatorResponse(error_code=15), 3)
+    assert transaction_frames.first_error(payload) == 15
 
 
 def test_init_producer_id():
