@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moldau.txn.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
 from moldau.metadata.features import bootstrap_records
 from moldau.metadata.framing import encode_record
 from moldau.records.builder import build_batch
 from moldau.records.record import Record
+from moldau.txn.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from tests.cli.conftest import moldau
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
