@@ -167,9 +167,9 @@ def test_whoever_takes_over_has_the_transactions(tmp_path: Path) -> None:
 
     def look() -> None:
         dumped = dump(data, "__transaction_state-*/*.log", "--transaction-log-decoder")
-        assert {*re.findall(r"transactionalId=(\w+)", dumped)} | {
-            *re.findall(r'"transactionalId":"(\w+)"', dumped)
-        } == {*IDS}
+        read = re.findall(r'"transactionalId":"(\w+)"}} payload: {"version":"1"', dumped)
+        assert {*read} == {*IDS}
+        assert len(read) == dumped.count("| offset: ")
         assert "isvalid: false" not in dumped
 
     take_turns(moldau, lead, look, UNREAD)
