@@ -10,7 +10,7 @@ from typing import Any
 
 from moldau.config.broker import BrokerConfig
 from moldau.coordinator.decision import Decision, Waiter
-from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
+from moldau.coordinator.record import CoordinatorRecord, Encodable
 from moldau.groups.environment import GroupEnvironment
 from moldau.groups.group import Client
 from moldau.groups.records import RECORD_TYPES
@@ -103,7 +103,7 @@ class ShardDriver:
     def write(self, key: Message, value: Message | None, version: int = 0) -> None:
         """A record that somebody else has written."""
         record = CoordinatorRecord(key, value, version)
-        self.log.append((encode_key(record), encode_value(record)))
+        self.log.append(record.encode())
 
     def _carry_out(self, decision: Decision[Any], waiter: Waiter[Any] | None) -> None:
         if decision.records and self.write_failure is not None:
@@ -115,7 +115,7 @@ class ShardDriver:
                     each.fail(self.write_failure)
             return
         for record in decision.records:
-            self.log.append((encode_key(record), encode_value(record)))
+            self.log.append(record.encode())
             self.shard.apply(self.records_of(record), -1)
         if self.is_committing or not (decision.records or self._uncommitted):
             self._finish(decision, waiter)
@@ -123,9 +123,9 @@ class ShardDriver:
             self._uncommitted.append((decision, waiter))
 
     @staticmethod
-    def records_of(record: CoordinatorRecord) -> CoordinatorRecord:
+    def records_of(record: Encodable) -> CoordinatorRecord:
         """As it is read back: what is applied is no object that the machine still holds."""
-        decoded = RECORD_TYPES.decode(encode_key(record), encode_value(record))
+        decoded = RECORD_TYPES.decode(*record.encode())
         assert decoded is not None
         return decoded
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from moldau.config.broker import BrokerConfig
 from moldau.coordinator.decision import Decision
-from moldau.coordinator.record import CoordinatorRecord, encode_key, encode_value
+from moldau.coordinator.record import CoordinatorRecord
 from moldau.groups.environment import GroupEnvironment
-from moldau.groups.offsets import GROUPS_AT_ONCE, CommittedOffset
+from moldau.groups.offset_commit import CommittedOffset, OffsetCommit, OffsetRecord
+from moldau.groups.offsets import GROUPS_AT_ONCE
 from moldau.groups.records import (
     RECORD_TYPES,
     GroupMetadataKey,
@@ -31,7 +32,7 @@ from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.ids import ZERO_UUID, Uuid
-from moldau.wire.messages import offset_commit, offset_delete, offset_fetch
+from moldau.wire.messages import offset_delete, offset_fetch
 
 MINUTE_MS = 60_000
 RETENTION_MS = 10_080 * MINUTE_MS
@@ -82,7 +83,7 @@ class Groups:
     def carry_out(self, decision: Decision[Any]) -> Any:
         producer_id = decision.producer[0]
         for record in decision.records:
-            self.log.append((encode_key(record), encode_value(record), producer_id))
+            self.log.append((*record.encode(), producer_id))
             self.shard.apply(record, producer_id)
         return decision.reply
 
@@ -99,32 +100,23 @@ class Groups:
         *,
         group: str = "g",
         topic: str = "t",
-        metadata: str | None = "",
+        metadata: str = "",
         generation: int = -1,
         member: str = "",
         version: int = 9,
         retention_ms: int = -1,
     ) -> dict[int, int]:
-        request = offset_commit.OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            retention_time_ms=retention_ms,
-            topics=[
-                offset_commit.OffsetCommitRequestTopic(
-                    name=topic,
-                    topic_id=topic_id(topic),
-                    partitions=[
-                        offset_commit.OffsetCommitRequestPartition(
-                            partition_index=index, committed_offset=offset, committed_metadata=metadata
-                        )
-                        for index, offset in offsets.items()
-                    ],
-                )
-            ],
+        asked = OffsetCommit(
+            group,
+            generation,
+            member,
+            None,
+            retention_ms,
+            version,
+            [(topic, topic_id(topic), index, offset, -1, metadata) for index, offset in offsets.items()],
         )
-        response = self.carry_out(self.shard.commit_offsets(self.now_ms, request, version))
-        return {each.partition_index: each.error_code for each in response.topics[0].partitions}
+        codes = self.carry_out(self.shard.commit_offsets(self.now_ms, asked))
+        return dict(zip(offsets, codes, strict=True))
 
     def fetch(
         self, *indexes: int, group: str = "g", topic: str = "t", id: Uuid = ZERO_UUID, stable: bool = False
@@ -223,7 +215,7 @@ def stable_group(
 
 def loaded_with(groups: Groups, value: GroupMetadataValue) -> Groups:
     record = CoordinatorRecord(GroupMetadataKey(group="g"), value, 3)
-    groups.log.append((encode_key(record), encode_value(record), -1))
+    groups.log.append((*record.encode(), -1))
     return groups.replay()
 
 
@@ -261,7 +253,7 @@ def test_a_group_that_is_not_known_has_no_offsets() -> None:
 
 def test_an_offset_is_written_as_kafka_writes_it() -> None:
     groups = Groups()
-    groups.commit({0: 1000}, group="gold", topic="plain", metadata=None)
+    groups.commit({0: 1000}, group="gold", topic="plain", metadata="")
     groups.create("plain")
     key, value, _ = groups.log[-1]
     assert key == b"\x00\x01\x00\x04gold\x00\x05plain\x00\x00\x00\x00"
@@ -278,6 +270,26 @@ def test_a_retention_of_one_s_own_takes_the_layout_that_has_room_for_it() -> Non
     assert groups.replay().kept() == {
         "g": {"t": {0: CommittedOffset(5, -1, "", groups.now_ms, groups.now_ms + 1000, ZERO_UUID, 0)}}
     }
+
+
+@given(
+    texts=st.tuples(st.text(max_size=50), st.text(max_size=50), st.text(max_size=150)),
+    numbers=st.tuples(st.integers(-1, 2**31 - 1), st.integers(-1, 2**63 - 1), st.integers(-1, 2**31 - 1)),
+    times=st.tuples(st.integers(0, 2**62), st.just(-1) | st.integers(0, 2**62)),
+    id=st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16).map(Uuid),
+)
+def test_the_record_of_an_offset_is_what_the_declared_messages_are(texts, numbers, times, id) -> None:
+    group, topic, metadata = texts
+    partition, offset, leader_epoch = numbers
+    record = OffsetRecord(group, topic, partition, offset, leader_epoch, metadata, *times, id)
+    assert record.encode() == record.declared().encode()
+    decoded = RECORD_TYPES.decode(*record.encode())
+    if times[1] == -1:
+        assert decoded == record.declared()
+    by_hand, by_replay = Groups(), Groups()
+    by_hand.shard.apply(record, -1)
+    by_replay.shard.apply(record.declared(), -1)
+    assert by_hand.kept() == by_replay.kept()
 
 
 def test_metadata_that_is_too_long_is_refused_for_its_partition() -> None:
@@ -564,14 +576,7 @@ def test_decisions_do_not_change_anything_by_themselves() -> None:
     groups.commit({0: 5})
     before = groups.kept()
     groups.shard.delete_group("g")
-    request = offset_commit.OffsetCommitRequest(
-        group_id="g",
-        topics=[
-            offset_commit.OffsetCommitRequestTopic(
-                name="t", partitions=[offset_commit.OffsetCommitRequestPartition(committed_offset=9)]
-            )
-        ],
-    )
-    decision = groups.shard.commit_offsets(groups.now_ms, request, 9)
+    asked = OffsetCommit("g", -1, "", None, -1, 9, [("t", topic_id("t"), 0, 9, -1, "")])
+    decision = groups.shard.commit_offsets(groups.now_ms, asked)
     assert groups.kept() == before
     assert len(decision.records) == 1

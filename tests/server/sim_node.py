@@ -125,19 +125,26 @@ class SimNode:
 
     def send(self, request: Message, version: int, *, wait_s: float = 0) -> Any:
         """As `call`, for the handlers that take a frame. None where there is no answer: the connection was
-        closed, or nothing came within `wait_s`."""
+        closed, nothing came within `wait_s`, or the request is not of the usual shape."""
         kind = response_type(ApiKey(type(request).API_KEY))
         replies: list[Any] = []
         connection = SimpleNamespace(
             client_id="client", peer_host="localhost", closed=False, on_closed=None, reply=replies.append
         )
         connection.close_behind_responses = lambda: setattr(connection, "closed", True)
-        frame = memoryview(bytearray(codec.encode(request, version)))
-        handle = import_module(f"moldau.server.api.{_MODULES[type(request).API_KEY]}").handle
+        encoded = codec.encode(request, version)
+        module = import_module(f"moldau.server.api.{_MODULES[type(request).API_KEY]}")
+        handle_usual = getattr(module, "handle_usual", None)
 
         async def scenario() -> None:
-            reply = handle(self.services, connection, version, 1, frame, 0)
-            replies.append(reply) if not isinstance(reply, Signal) else await asyncio.sleep(wait_s)
+            if handle_usual is not None:
+                reply = handle_usual(self.services, connection, version, 1, bytes(encoded), 0)
+            else:
+                reply = module.handle(self.services, connection, version, 1, memoryview(encoded), 0)
+            if isinstance(reply, Signal):
+                await asyncio.sleep(wait_s)
+            elif reply is not None:
+                replies.append(reply)
 
         self.run(scenario())
         if not replies or isinstance(replies[0], Signal):

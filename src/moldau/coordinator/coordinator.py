@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from moldau.coordinator.decision import NOTHING, Decision, Waiter
-from moldau.coordinator.record import CoordinatorRecord, RecordTypes, encode_key, encode_value
+from moldau.coordinator.record import Encodable, Pair, RecordTypes
 from moldau.coordinator.timers import Timers
 from moldau.log.batch_scan import read_marker
 from moldau.log.errors import LogDirError
 from moldau.log.producer_state import Verification
-from moldau.records.batch import NO_SEQUENCE, Buffer, iterate_headers
+from moldau.records.batch import NO_SEQUENCE, iterate_headers
 from moldau.records.builder import build_pairs
 from moldau.records.compression import Codec
 from moldau.records.control import ControlType, EndTxnMarker, build_end_txn_batch
@@ -43,9 +43,6 @@ _BATCH_SLACK_BYTES = 1024
 # More than what a record has besides its key and its value.
 _RECORD_OVERHEAD_BYTES = 30
 
-_Pair = tuple[Buffer, Buffer | None]
-"""Key and value of a record."""
-
 
 class Shard(Protocol):
     record_types: RecordTypes
@@ -53,8 +50,9 @@ class Shard(Protocol):
     applied_offset: int
     """Where in the log the record is that is being applied."""
 
-    def apply(self, record: CoordinatorRecord, producer_id: int) -> None:
-        """Never refuses. With a producer id the record counts from `apply_marker` on, or never."""
+    def apply(self, record: Any, producer_id: int) -> None:
+        """Never refuses. Takes what its decisions hold, and `CoordinatorRecord`s of a replay. With a producer
+        id the record counts from `apply_marker` on, or never."""
         ...
 
     def apply_marker(self, producer_id: int, *, is_committed: bool) -> None: ...
@@ -390,10 +388,10 @@ class Coordinator(Generic[S]):
 
     def _batches(
         self, replica: _Replica[S], decision: Decision[Any]
-    ) -> Sequence[tuple[Sequence[CoordinatorRecord], Sequence[_Pair]]]:
+    ) -> Sequence[tuple[Sequence[Encodable], Sequence[Pair]]]:
         """What goes into each batch: the records, and their bytes."""
         records = decision.records
-        pairs = [(encode_key(record), encode_value(record)) for record in records]
+        pairs = [record.encode() for record in records]
         if decision.is_atomic or len(pairs) == 1:
             return ((records, pairs),)
         of_partition = replica.partition.log

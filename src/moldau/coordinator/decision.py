@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from moldau.coordinator.record import CoordinatorRecord
+from moldau.coordinator.record import Encodable
 from moldau.wire.errors import KafkaError
 
 R = TypeVar("R")
@@ -88,7 +88,7 @@ class Decision(NamedTuple, Generic[R]):
     `sends`: what is to be done elsewhere because of it, once the records are committed and the replies have
     left. The driver of the shard knows how; it comes back with what it hears."""
 
-    records: Sequence[CoordinatorRecord] = ()
+    records: Sequence[Encodable] = ()
     reply: R | None = None
     answers: Sequence[Answer] = ()
     then: Callable[[KafkaError | None], Decision[Any]] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.wire.codec import Buffer, Encoder, ProtocolError, decode, encoder_of
 from moldau.wire.schema import Message
@@ -18,12 +18,26 @@ _INT16 = Struct(">h")
 _KEY_VERSION = 0  # of all of them: a new layout of a key would be another key
 
 
+Pair = tuple[Buffer, Buffer | None]
+"""Key and value of a record."""
+
+
+class Encodable(Protocol):
+    """What a decision may write: a `CoordinatorRecord`, or one of a kind that packs its bytes by hand. What
+    is replayed is always the first."""
+
+    def encode(self) -> Pair: ...
+
+
 class CoordinatorRecord(NamedTuple):
     """`version` is that of the value's schema."""
 
     key: Message
     value: Message | None
     version: int = 0
+
+    def encode(self) -> Pair:
+        return encode_key(self), encode_value(self)
 
 
 class RecordTypes:

@@ -17,6 +17,13 @@ from moldau.coordinator.record import CoordinatorRecord
 from moldau.coordinator.timers import Timers
 from moldau.groups.environment import GroupEnvironment
 from moldau.groups.group import CheckPartition, Group, GroupStore
+from moldau.groups.offset_commit import (
+    NO_RETENTION,
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetCommit,
+    OffsetRecord,
+)
 from moldau.groups.records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
@@ -26,13 +33,6 @@ from moldau.groups.records import (
 from moldau.metadata.delta import Delta
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.ids import ZERO_UUID, Uuid
-from moldau.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from moldau.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -47,18 +47,12 @@ from moldau.wire.messages.offset_fetch import (
 )
 from moldau.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from moldau.wire.schema import Message
 
-# With an expiry of its own, which clients before Kafka 2.1 could ask for, an offset has the one layout that
-# has a place for it.
-_VALUE_VERSION = 4
-_VALUE_VERSION_WITH_EXPIRY = 1
-_NO_RETENTION = -1
 _NO_OFFSET = -1
 _GROUP_ID_NOT_FOUND_FROM = 9
 
@@ -66,22 +60,13 @@ _GROUP_ID_NOT_FOUND_FROM = 9
 GROUPS_AT_ONCE = 500
 
 
-class CommittedOffset(NamedTuple):
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp: int
-    expire_timestamp: int
-    topic_id: Uuid
-    sequence: int
-    """Grows in the order of the log."""
-
-
 class ExpireOffsets(NamedTuple):
     """The timer's event. `groups` are those that this round has still to look at; None begins one."""
 
     groups: tuple[str, ...] | None = None
 
+
+_new_tuple = tuple.__new__  # half the time that a named tuple's class takes
 
 OffsetsOfTopics = dict[str, dict[int, CommittedOffset]]
 CreateGroup = Callable[[str], Group]
@@ -126,62 +111,52 @@ class Offsets:
 
     # ------------------------------------------------------------ commit
 
-    def decide_commit(
-        self, now_ms: int, request: OffsetCommitRequest, version: int
-    ) -> Decision[OffsetCommitResponse]:
-        """The topics of the request exist, and are named as well as identified."""
-        check = self._check_commit(request, version)
+    def decide_commit(self, now_ms: int, commit: OffsetCommit) -> Decision[Sequence[ErrorCode]]:
+        """The partitions exist. Replies with the code of each offset, in their order."""
+        group_id = commit.group_id
+        check = self._check_commit(commit)
         metadata_max = self._environment.config.offsets.offset_metadata_max_bytes
-        expire_timestamp, value_version = -1, _VALUE_VERSION
-        if request.retention_time_ms != _NO_RETENTION:
-            expire_timestamp = now_ms + request.retention_time_ms
-            value_version = _VALUE_VERSION_WITH_EXPIRY
-        records: list[CoordinatorRecord] = []
-        topics = []
-        for topic in request.topics:
-            partitions = []
-            for partition in topic.partitions:
-                metadata = partition.committed_metadata or ""
-                if len(metadata) > metadata_max:
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    if check is not None:
-                        check(topic.name, topic.topic_id, partition.partition_index)
-                    code = ErrorCode.NONE
-                    records.append(
-                        _commit(
-                            request.group_id,
-                            topic.name,
-                            topic.topic_id,
-                            partition,
-                            now_ms,
-                            expire_timestamp=expire_timestamp,
-                            version=value_version,
-                        )
-                    )
-                partitions.append(
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                )
-            topics.append(
-                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        expire_timestamp = NO_TIMESTAMP
+        if commit.retention_ms != NO_RETENTION:
+            expire_timestamp = now_ms + commit.retention_ms
+        records = []
+        codes = []
+        for topic, topic_id, partition, offset, leader_epoch, metadata in commit.offsets:
+            if len(metadata) > metadata_max:
+                codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            if check is not None:
+                check(topic, topic_id, partition)
+            codes.append(ErrorCode.NONE)
+            record = (
+                group_id,
+                topic,
+                partition,
+                offset,
+                leader_epoch,
+                metadata,
+                now_ms,
+                expire_timestamp,
+                topic_id,
             )
+            records.append(_new_tuple(OffsetRecord, record))
         self.commits += len(records)
-        return Decision(records=records, reply=OffsetCommitResponse(topics=topics))
+        return Decision(records, codes)
 
-    def _check_commit(self, request: OffsetCommitRequest, version: int) -> CheckPartition | None:
-        group = self._groups.get(request.group_id)
+    def _check_commit(self, commit: OffsetCommit) -> CheckPartition | None:
+        group = self._groups.get(commit.group_id)
         if group is not None:
             return group.check_offset_commit(
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id_or_member_epoch,
+                commit.member_id,
+                commit.instance_id,
+                commit.generation,
                 is_transactional=False,
-                version=version,
+                version=commit.version,
             )
-        if request.generation_id_or_member_epoch >= 0:
+        if commit.generation >= 0:
             # Without a generation it is a consumer that assigns itself its partitions, or a tool.
-            if version >= _GROUP_ID_NOT_FOUND_FROM:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            if commit.version >= _GROUP_ID_NOT_FOUND_FROM:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {commit.group_id} not found.")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return None
 
@@ -218,7 +193,7 @@ class Offsets:
         self, now_ms: int, request: TxnOffsetCommitRequest, check: CheckPartition | None
     ) -> Decision[TxnOffsetCommitResponse]:
         metadata_max = self._environment.config.offsets.offset_metadata_max_bytes
-        records: list[CoordinatorRecord] = []
+        records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse(topics=[])
         for topic in request.topics:
             known = self._environment.image.topics.get(topic.name)
@@ -233,7 +208,19 @@ class Offsets:
                     if check is not None:
                         check(topic.name, topic_id, index)
                     code = ErrorCode.NONE
-                    records.append(_commit(request.group_id, topic.name, topic_id, partition, now_ms))
+                    records.append(
+                        OffsetRecord(
+                            group=request.group_id,
+                            topic=topic.name,
+                            partition=index,
+                            offset=partition.committed_offset,
+                            leader_epoch=partition.committed_leader_epoch,
+                            metadata=partition.committed_metadata or "",
+                            commit_timestamp=now_ms,
+                            expire_timestamp=NO_TIMESTAMP,
+                            topic_id=topic_id,
+                        )
+                    )
                 partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=code))
             response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
         self.commits += len(records)
@@ -427,6 +414,10 @@ class Offsets:
     def appliers(self) -> Mapping[type[Message], Callable[[CoordinatorRecord, int], None]]:
         return {OffsetCommitKey: self._apply, LegacyOffsetCommitKey: self._apply_legacy}
 
+    def apply_committed(self, record: OffsetRecord, producer_id: int) -> None:
+        group_id, topic, partition, *committed = record
+        self._keep(group_id, topic, partition, committed, producer_id)
+
     def _apply(self, record: CoordinatorRecord, producer_id: int) -> None:
         key, value = record.key, record.value
         assert isinstance(key, OffsetCommitKey)
@@ -434,16 +425,14 @@ class Offsets:
             self._forget(key.group, key.topic, key.partition)
             return
         assert isinstance(value, OffsetCommitValue)
-        self._sequence += 1
-        committed = CommittedOffset(
+        committed = [
             value.offset,
             value.leader_epoch,
             value.metadata,
             value.commit_timestamp,
             value.expire_timestamp,
             value.topic_id,
-            self._sequence,
-        )
+        ]
         self._keep(key.group, key.topic, key.partition, committed, producer_id)
 
     def _apply_legacy(self, record: CoordinatorRecord, producer_id: int) -> None:
@@ -453,15 +442,15 @@ class Offsets:
             self._forget(key.group, key.topic, key.partition)
             return
         assert isinstance(value, LegacyOffsetCommitValue)
-        self._sequence += 1
-        committed = CommittedOffset(
-            value.offset, -1, value.metadata, value.commit_timestamp, -1, ZERO_UUID, self._sequence
-        )
+        committed = [value.offset, -1, value.metadata, value.commit_timestamp, NO_TIMESTAMP, ZERO_UUID]
         self._keep(key.group, key.topic, key.partition, committed, producer_id)
 
     def _keep(
-        self, group_id: str, topic: str, partition: int, committed: CommittedOffset, producer_id: int
+        self, group_id: str, topic: str, partition: int, committed: list[Any], producer_id: int
     ) -> None:
+        """What is committed, without its place in the order of the log."""
+        self._sequence += 1
+        committed.append(self._sequence)
         if group_id not in self._groups.groups:
             self._create_group(group_id)
         by_group = self._by_group
@@ -474,7 +463,7 @@ class Offsets:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
-        partitions[partition] = committed
+        partitions[partition] = _new_tuple(CommittedOffset, committed)
 
     def _forget(self, group_id: str, topic: str, partition: int) -> None:
         for topics in self._all_of(group_id):
@@ -504,30 +493,6 @@ def _remove(topics: OffsetsOfTopics, topic: str, partition: int) -> None:
         partitions.pop(partition, None)
         if not partitions:
             del topics[topic]
-
-
-def _commit(
-    group_id: str,
-    topic: str,
-    topic_id: Uuid,
-    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
-    now_ms: int,
-    *,
-    expire_timestamp: int = -1,
-    version: int = _VALUE_VERSION,
-) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition.partition_index),
-        OffsetCommitValue(
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-            commit_timestamp=now_ms,
-            expire_timestamp=expire_timestamp,
-            topic_id=topic_id,
-        ),
-        version,
-    )
 
 
 def _tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from moldau.coordinator.decision import Decision, Waiter
-from moldau.coordinator.record import CoordinatorRecord
+from moldau.coordinator.record import CoordinatorRecord, Encodable
 from moldau.coordinator.timers import Timers
 from moldau.groups.classic.group import ClassicGroup
 from moldau.groups.classic.joining import Join
@@ -20,6 +20,7 @@ from moldau.groups.consumer.group import ConsumerGroup
 from moldau.groups.consumer.protocol import ConsumerProtocol
 from moldau.groups.environment import GroupEnvironment
 from moldau.groups.group import Client, GroupStore
+from moldau.groups.offset_commit import OffsetCommit, OffsetRecord
 from moldau.groups.offsets import Offsets
 from moldau.groups.records import RECORD_TYPES
 from moldau.groups.share.protocol import ShareGroupProtocol
@@ -35,7 +36,6 @@ from moldau.wire.messages.describe_groups import DescribedGroup
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from moldau.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from moldau.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from moldau.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from moldau.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from moldau.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -147,14 +147,13 @@ class GroupShard:
 
     # ------------------------------------------------------------ offsets, and groups of any kind
 
-    def commit_offsets(
-        self, now_ms: int, request: OffsetCommitRequest, version: int
-    ) -> Decision[OffsetCommitResponse]:
-        decision = self.offsets.decide_commit(now_ms, request, version)
-        if request.member_id:
-            group = self.groups.get(request.group_id)
+    def commit_offsets(self, now_ms: int, commit: OffsetCommit) -> Decision[Sequence[ErrorCode]]:
+        """Replies with the code of each offset, in their order."""
+        decision = self.offsets.decide_commit(now_ms, commit)
+        if commit.member_id:
+            group = self.groups.get(commit.group_id)
             if isinstance(group, ClassicGroup):
-                self.classic.on_offset_commit(now_ms, group, request.member_id)
+                self.classic.on_offset_commit(now_ms, group, commit.member_id)
         return decision
 
     def commit_txn_offsets(
@@ -182,8 +181,12 @@ class GroupShard:
 
     # ------------------------------------------------------------ the coordinator's
 
-    def apply(self, record: CoordinatorRecord, producer_id: int) -> None:
-        self._appliers[type(record.key)](record, producer_id)
+    def apply(self, record: Encodable, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord):
+            self.offsets.apply_committed(record, producer_id)
+        else:
+            assert isinstance(record, CoordinatorRecord)
+            self._appliers[type(record.key)](record, producer_id)
 
     def apply_marker(self, producer_id: int, *, is_committed: bool) -> None:
         self.offsets.apply_marker(producer_id, is_committed=is_committed)

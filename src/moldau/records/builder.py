@@ -7,8 +7,12 @@ Arguments come from our own code, so a wrong one is our bug: ValueError or struc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
+
+from crc32c import crc32c
 
 from moldau.records.batch import (
+    ATTRIBUTES,
     CONTROL_BIT,
     HEADER,
     HEADER_BYTES,
@@ -28,6 +32,9 @@ from moldau.records.compression import Codec, compress
 from moldau.records.record import Record, encode_record, varint
 
 _NO_VALUE_NO_HEADERS = b"\x01\x00"
+# The header in two parts, the second of which is covered by the checksum that the first ends with.
+_TO_CRC = Struct(">qiiBI").pack
+_AFTER_CRC = Struct(">hiqqqhii").pack
 
 
 def build_batch(
@@ -91,36 +98,24 @@ def build_pairs(
 ) -> bytearray:
     """A batch of keys and values, all of one time and without headers: what `build_batch` makes of them, in a
     third of the time. Coordinators write such batches, one for each request that changes something."""
-    batch = bytearray(HEADER_BYTES)
+    parts: list[Buffer] = []
     for delta, (key, value) in enumerate(pairs):
         if value is None:
             body = b"".join((b"\0\0", varint(delta), varint(len(key)), key, _NO_VALUE_NO_HEADERS))
         else:
             body = b"".join((b"\0\0", varint(delta), varint(len(key)), key, varint(len(value)), value, b"\0"))
-        batch += varint(len(body))
-        batch += body
-    if codec:
-        batch[HEADER_BYTES:] = compress(codec, batch[HEADER_BYTES:])
+        parts += (varint(len(body)), body)
     count = len(pairs)
-    size = len(batch)
-    HEADER.pack_into(
-        batch,
-        0,
-        0,
-        size - LOG_OVERHEAD,
-        NO_LEADER_EPOCH,
-        MAGIC_V2,
-        0,
-        codec | TRANSACTIONAL_BIT if is_transactional else codec,
-        count - 1,
-        timestamp,
-        timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
+    attributes = codec | TRANSACTIONAL_BIT if is_transactional else codec
+    after_crc = _AFTER_CRC(
+        attributes, count - 1, timestamp, timestamp, producer_id, producer_epoch, base_sequence, count
     )
-    stamp_crc(batch, size)
+    if codec:
+        parts = [compress(codec, b"".join(parts))]
+    covered = b"".join((after_crc, *parts))
+    size = len(covered) + ATTRIBUTES
+    batch = bytearray(_TO_CRC(0, size - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC_V2, crc32c(covered)))
+    batch += covered
     return batch
 
 

@@ -36,6 +36,7 @@ _SIZE = Struct(">i")
 _NEVER = 32767
 
 HotHandler = Callable[[Services, Connection, int, int, memoryview, int], "Reply | Signal"]
+UsualHandler = Callable[[Services, Connection, int, int, bytes, int], "Reply | Signal | None"]
 Handler = Callable[[RequestContext, Any], "Message | Awaitable[Message] | Waiter[Message]"]
 
 
@@ -45,6 +46,7 @@ class _Entry:
         "first",
         "flexible_from",
         "handle",
+        "handle_usual",
         "hot",
         "last",
         "metrics",
@@ -58,13 +60,15 @@ class _Entry:
         self.first, self.last, self.hot = api.first, api.last, api.hot
         self.metrics = RequestMetrics(camel_name(api.key), errors)
         self.handle: Any = None
+        self.handle_usual: UsualHandler | None = None
         self.request: type[Message] = Message
         self.response: type[Message] = Message
         self.flexible_from = _NEVER  # of requests
         self.tags_from = _NEVER  # in the headers of responses
 
     def load(self) -> None:
-        self.handle = import_module(f"moldau.server.api.{self.api.module}").handle
+        module = import_module(f"moldau.server.api.{self.api.module}")
+        self.handle, self.handle_usual = module.handle, getattr(module, "handle_usual", None)
         self.request, self.response = request_type(self.api.key), response_type(self.api.key)
         self.flexible_from = self.request.FLEXIBLE.first if self.request.FLEXIBLE.last > 0 else _NEVER
         # A client reads the answer to ApiVersions before both sides know what they speak: its header never
@@ -125,15 +129,24 @@ class Dispatcher:
             except ProtocolError:
                 raise
             except Exception as failure:
-                # Our bug. The client cannot be told in its terms by code that just failed, so it is told by
-                # the end of its connection, and everyone else goes on.
-                log.exception("%s v%d failed", metrics.name, version)
-                raise ProtocolError(f"{metrics.name} failed: {failure!r}") from failure
+                raise _broken(entry, version, failure) from failure
         else:
             request = bytes(frame)
             if client_id_size > 0:
                 connection.client_id = request[10 : 10 + client_id_size].decode("utf-8", "replace")
-            reply = self._call(entry, connection, version, correlation_id, request, position)
+            answered = None
+            if entry.handle_usual is not None:
+                try:
+                    answered = entry.handle_usual(
+                        self._services, connection, version, correlation_id, request, position
+                    )
+                except Exception as failure:
+                    raise _broken(entry, version, failure) from failure
+            if answered is None:
+                reply = self._call(entry, connection, version, correlation_id, request, position)
+            else:
+                reply = answered
+                metrics.errors[0] += 1
         handled_at = self._monotonic()
         size = len(frame)
         if reply is PENDING:
@@ -275,6 +288,13 @@ class Dispatcher:
         _SIZE.pack_into(out, 0, len(out) - 4)
         entry.metrics.errors[getattr(response, "error_code", 0)] += 1
         return out
+
+
+def _broken(entry: _Entry, version: int, failure: Exception) -> ProtocolError:
+    """Our bug. The client cannot be told in its terms by code that just failed, so it is told by the end of
+    its connection, and everyone else goes on."""
+    log.error("%s v%d failed", entry.metrics.name, version, exc_info=failure)
+    return ProtocolError(f"{entry.metrics.name} failed: {failure!r}")
 
 
 def _unsupported_api_versions(entry: _Entry, correlation_id: int) -> bytearray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moldau.log.log import Log
 from moldau.wire.errors import ErrorCode
 from moldau.wire.ids import Uuid
 from moldau.wire.messages import (
@@ -169,6 +170,81 @@ def test_partitions_that_are_not_there_are_told_by_partition(groups: SimNode) ->
         )
         request = offset_commit.OffsetCommitRequest(group_id="g", topics=[topic])
         assert codes(groups.call(request, version)) == {3: code}
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({}, 0),
+        ({"metadata": "mine"}, 0),
+        ({"metadata": "x" * 100}, 0),
+        ({"group_id": "other"}, 0),
+        ({"generation_id_or_member_epoch": 3, "member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_id": "other", "generation_id_or_member_epoch": 3}, "no such group"),
+    ],
+)
+def test_one_offset_is_answered_by_hand_as_any_other(
+    groups: SimNode, version: int, more: dict[str, Any], code: object
+) -> None:
+    if code == "no such group":
+        code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    commit(groups, {0: 1})  # now the group is there
+    for offset, ask in ((5, groups.send), (6, groups.call)):
+        request = one_offset(groups, version, offset, **more)
+        assert codes(ask(request, version)) == {1: code}
+        expected = -1 if code else offset
+        assert fetched(groups, 1, group=request.group_id) == {1: expected}
+
+
+def one_offset(
+    node: SimNode, version: int, offset: int, *, index: int = 1, metadata: str | None = None, **more: Any
+) -> offset_commit.OffsetCommitRequest:
+    partition = offset_commit.OffsetCommitRequestPartition(
+        partition_index=index, committed_offset=offset, committed_metadata=metadata
+    )
+    named = {"topic_id": node.services.image().topics["t"].topic_id} if version >= 10 else {"name": "t"}
+    topic = offset_commit.OffsetCommitRequestTopic(**named, partitions=[partition])
+    return offset_commit.OffsetCommitRequest(**{"group_id": "g", "topics": [topic], **more})
+
+
+@pytest.mark.parametrize(
+    "more", [{"group_instance_id": "i"}, {"metadata": "x" * 200}, {"index": 7}, {"group_id": "g" * 200}]
+)
+def test_what_is_unusual_is_left_to_the_general_way(groups: SimNode, more: dict[str, Any]) -> None:
+    assert groups.send(one_offset(groups, 9, 5, **more), 9) is None
+    assert fetched(groups, 1) == {1: -1}
+
+
+def test_a_commit_without_a_coordinator_is_refused_by_hand_too(node: SimNode) -> None:
+    node.create_topic("t", partitions=2)
+    assert codes(node.send(one_offset(node, 9, 5), 9)) == {1: ErrorCode.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize("way", ["send", "call"])
+def test_metadata_that_is_too_long_is_refused(way: str) -> None:
+    with SimNode(**OPTIONS, offset_metadata_max_bytes="3") as node:
+        node.create_topic("t", partitions=2)
+        find(node, "g")
+        node.simulation.advance(1)
+        answer = getattr(node, way)(one_offset(node, 9, 5, metadata="four"), 9)
+        assert codes(answer) == {1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+
+
+def test_an_offset_is_answered_when_it_is_committed(groups: SimNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes for that with one replica: that the high watermark is held back."""
+    group_coordinator = groups.services.groups
+    partition = groups.partition("__consumer_offsets", group_coordinator.partition_of("g"))
+    monkeypatch.setattr(Log, "advance_high_watermark", lambda self, offset: False)
+    request = one_offset(groups, 9, 5)
+    assert groups.send(request, 9) is None
+
+    def replicate() -> None:
+        partition.log.high_watermark = partition.log.log_end_offset
+        group_coordinator._coordinator.on_high_watermark(partition)
+
+    groups.runtime.call_later(1, replicate)
+    assert codes(groups.send(request, 9, wait_s=2)) == {1: 0}
 
 
 def test_topics_are_committed_and_fetched_by_id(groups: SimNode) -> None:

@@ -2,6 +2,9 @@
 
 What is not in the table is not advertised and closes the connection, as in Kafka. Handlers are imported when
 their API is first used, so that a node starts without the ones it may never need.
+
+A module may have a `handle_usual` beside its `handle`, which takes requests of the shape that most of them
+have from frame to frame, and leaves others to `handle`: it returns None then, and nothing has happened.
 """
 
 from __future__ import annotations

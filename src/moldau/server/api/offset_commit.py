@@ -2,7 +2,7 @@
 flexible, v9 members of consumer groups, v10 topic ids.
 
 What the cluster does not have is refused here, the rest is the coordinator's to say; its error, if it has one
-for the request, is that of each partition.
+for the request, is that of each partition that it was asked about.
 """
 
 from __future__ import annotations
@@ -10,102 +10,155 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moldau.coordinator.decision import Waiter
+from moldau.groups.offset_commit import NO_RETENTION, OffsetCommit
+from moldau.metadata.image import TopicImage
+from moldau.net.connection import PENDING, Connection, Reply, Signal
 from moldau.server.context import RequestContext
+from moldau.server.services import Services
 from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.ids import Uuid
 from moldau.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from moldau.wire.offset_commit import TOPIC_IDS_FROM, read_one_offset, write_one_answer
 
-_TOPIC_IDS_FROM = 10
+_Known = tuple[TopicImage, list[OffsetCommitRequestPartition]]
+
+
+def handle_usual(
+    services: Services,
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    frame: bytes,
+    position: int,
+) -> Reply | Signal | None:
+    """One offset, of a partition that there is."""
+    one = read_one_offset(version, frame, position)
+    if one is None:
+        return None
+    group_id, generation, member_id, topic, index, offset, leader_epoch, metadata = one
+    image = services.controller.image
+    known = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(Uuid(topic))
+    if known is None or index not in known.partitions:
+        return None
+    to_commit = (known.name, known.topic_id, index, offset, leader_epoch, metadata or "")
+    commit = OffsetCommit(group_id, generation, member_id, None, NO_RETENTION, version, (to_commit,))
+    committed = _submit(services, commit)
+    if committed.is_done:
+        return write_one_answer(correlation_id, topic, index, _codes(committed, commit)[0])
+    committed.when_done(
+        lambda: connection.reply(write_one_answer(correlation_id, topic, index, _codes(committed, commit)[0]))
+    )
+    return PENDING
 
 
 def handle(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Waiter[OffsetCommitResponse]:
-    asked = request.topics
-    refused = _take_out_unknown(context, request)
-    if not request.topics:
+    known, refused = _resolve(context, request)
+    if not known:
         return OffsetCommitResponse(topics=refused)
-    version = context.version
-    try:
-        committed = context.services.groups.submit_any_id(
-            request.group_id,
-            lambda shard, now_ms, waiter: shard.commit_offsets(now_ms, request, version),
-        )
-    except KafkaError as failure:
-        return _all_failed(asked, failure)
-    if not refused and committed.answer is not None:
-        return committed.answer
+    commit = OffsetCommit(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        request.retention_time_ms,
+        context.version,
+        [
+            (
+                topic.name,
+                topic.topic_id,
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.committed_metadata or "",
+            )
+            for topic, partitions in known
+            for each in partitions
+        ],
+    )
+    committed = _submit(context.services, commit)
+    if committed.is_done:
+        return _response(commit, _codes(committed, commit), refused)
     answer: Waiter[OffsetCommitResponse] = Waiter()
-    committed.when_done(lambda: answer.give(_response(committed, refused, asked)))
+    committed.when_done(lambda: answer.give(_response(commit, _codes(committed, commit), refused)))
     return answer
 
 
-def _response(
-    committed: Waiter[OffsetCommitResponse],
-    refused: list[OffsetCommitResponseTopic],
-    asked: Sequence[OffsetCommitRequestTopic],
-) -> OffsetCommitResponse:
+def _submit(services: Services, commit: OffsetCommit) -> Waiter[Sequence[ErrorCode]]:
+    try:
+        return services.groups.submit_any_id(
+            commit.group_id, lambda shard, now_ms, _: shard.commit_offsets(now_ms, commit)
+        )
+    except KafkaError as failure:
+        refused: Waiter[Sequence[ErrorCode]] = Waiter()
+        refused.fail(failure)
+        return refused
+
+
+def _codes(committed: Waiter[Sequence[ErrorCode]], commit: OffsetCommit) -> Sequence[ErrorCode]:
+    """Of each offset, in their order."""
     if committed.failure is not None:
-        return _all_failed(asked, committed.failure)
-    topics = {(topic.name, topic.topic_id): topic for topic in refused}
-    for topic in committed.result().topics:
-        known = topics.setdefault((topic.name, topic.topic_id), topic)
-        if known is not topic:
-            known.partitions += topic.partitions
-    return OffsetCommitResponse(topics=list(topics.values()))
+        return [committed.failure.code] * len(commit.offsets)
+    return committed.result()
 
 
-def _all_failed(asked: Sequence[OffsetCommitRequestTopic], failure: KafkaError) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            _failed(topic, failure.code, [each.partition_index for each in topic.partitions])
-            for topic in asked
-        ]
-    )
+def _resolve(
+    context: RequestContext, request: OffsetCommitRequest
+) -> tuple[list[_Known], list[OffsetCommitResponseTopic]]:
+    """What there is, with both its name and its id; and what is told of the rest."""
+    image = context.services.image()
+    by_id = context.version >= TOPIC_IDS_FROM
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    known: list[_Known] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for asked in request.topics:
+        topic = image.topic_by_id(asked.topic_id) if by_id else image.topics.get(asked.name)
+        if topic is None:
+            refused.append(_failed(asked, unknown, asked.partitions))
+            continue
+        there = [each for each in asked.partitions if each.partition_index in topic.partitions]
+        if there:
+            known.append((topic, there))
+        if len(there) < len(asked.partitions):
+            missing = [each for each in asked.partitions if each.partition_index not in topic.partitions]
+            asked.name, asked.topic_id = topic.name, topic.topic_id
+            refused.append(_failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing))
+    return known, refused
 
 
 def _failed(
-    topic: OffsetCommitRequestTopic, code: ErrorCode, indexes: Sequence[int]
+    topic: OffsetCommitRequestTopic, code: ErrorCode, partitions: Sequence[OffsetCommitRequestPartition]
 ) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in indexes
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in partitions
         ],
     )
 
 
-def _take_out_unknown(
-    context: RequestContext, request: OffsetCommitRequest
-) -> list[OffsetCommitResponseTopic]:
-    """Leaves in the request what there is, with both its name and its id; tells of the rest."""
-    image = context.services.image()
-    by_id = context.version >= _TOPIC_IDS_FROM
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    refused: list[OffsetCommitResponseTopic] = []
-    kept: list[OffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        known = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
-        if known is None:
-            refused.append(_failed(topic, unknown, [each.partition_index for each in topic.partitions]))
-            continue
-        topic.name, topic.topic_id = known.name, known.topic_id
-        partitions = known.partitions
-        missing = [
-            each.partition_index for each in topic.partitions if each.partition_index not in partitions
-        ]
-        if not missing:
-            kept.append(topic)
-            continue
-        refused.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing))
-        there = [each for each in topic.partitions if each.partition_index in partitions]
-        if there:
-            kept.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=there))
-    request.topics = kept
-    return refused
+def _response(
+    commit: OffsetCommit, codes: Sequence[ErrorCode], refused: list[OffsetCommitResponseTopic]
+) -> OffsetCommitResponse:
+    topics: dict[tuple[str, Uuid], OffsetCommitResponseTopic] = {}
+    for topic in refused:
+        known = topics.setdefault((topic.name, topic.topic_id), topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    for (name, topic_id, index, *_), code in zip(commit.offsets, codes, strict=True):
+        told = topics.get((name, topic_id))
+        if told is None:
+            told = OffsetCommitResponseTopic(name=name, topic_id=topic_id)
+            topics[name, topic_id] = told
+        told.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+    return OffsetCommitResponse(topics=list(topics.values()))
