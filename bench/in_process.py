@@ -135,6 +135,8 @@ def _data_cases(node: Node) -> Iterator[_Case]:
     records = [Record(0, 1_700_000_000_000, b"key", bytes(1000))]
     plain = frames.produce(_TOPIC, build_batch(records), partition=0)
     yield "produce", lambda: [bytearray(plain) for _ in range(_REQUESTS)]
+    large = frames.produce(_TOPIC, build_batch(records * 16), partition=0)
+    yield "produce-16k", lambda: [bytearray(large) for _ in range(_REQUESTS)]
     yield "fetch", lambda: [frames.fetch(_TOPIC, 0, max_bytes=1100)]
     yield "produce-idempotent", _Producer(1, records).requests
     transactional = _Producer(2, records, transactional_id="bench")
