@@ -1,5 +1,5 @@
-"""Offset commits by hand (API key 8, versions 8-10), in the shape that nearly all of them have: one offset,
-of a member without an instance id or of nobody, and no tags.
+"""Offset commits by hand (API key 8, versions 8-10), in the shape that nearly all of them have: without tags,
+and with sizes and counts that take a byte each.
 
 Any other shape is for the declared messages, `moldau.wire.messages.offset_commit`; the tests hold the two
 against each other.
@@ -7,89 +7,124 @@ against each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
-_FIRST_VERSION = 8
 TOPIC_IDS_FROM = 10
+_FIRST_VERSION = 8
 
 _GENERATION_AND_SIZE = Struct(">iB").unpack_from
-_INSTANCE_TOPICS_SIZE = Struct(">BBB").unpack_from
-_INSTANCE_TOPICS_ID = Struct(">BB16s").unpack_from
-_OFFSET = Struct(">BiqiB").unpack_from
-_NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
+_OFFSET = Struct(">iqiB").unpack_from
+_SHORT_MAX = 127  # of sizes and counts, which are written plus one; 0 is null
+_new_tuple = tuple.__new__
+
+Offset = tuple[int, int, int, str]
+"""Partition, offset, leader epoch and metadata; to have none is to have the empty one."""
+
+TopicOffsets = tuple[str | bytes, Sequence[Offset]]
+"""Of a topic by its name, or from version 10 on by its id."""
 
 
-class OneOffset(NamedTuple):
+class UsualCommit(NamedTuple):
     group_id: str
     generation_id_or_member_epoch: int
     member_id: str
-    topic: str | bytes
-    """Its name, or from version 10 on its id."""
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str | None
+    group_instance_id: str | None
+    topics: Sequence[TopicOffsets]
 
 
-_new_tuple = tuple.__new__
-
-
-def read_one_offset(version: int, frame: bytes, position: int) -> OneOffset | None:
-    """None for a request of another shape. Whether it is well formed is not said then."""
+def read_usual_commit(version: int, frame: bytes, position: int) -> UsualCommit | None:
+    """None for a request of another shape; whether that is well formed is not said. No topic comes twice."""
     if version < _FIRST_VERSION:
         return None
     try:
-        # Sizes and counts are written plus one; from 128 on they take more than a byte.
+        # That slices lie within the frame shows at its end, where there has to be a byte.
         size = frame[position]
         after = position + size
         group_id = frame[position + 1 : after].decode()
         generation, member_size = _GENERATION_AND_SIZE(frame, after)
-        position = after + 5
-        after = position + member_size - 1
-        member_id = frame[position:after].decode() if member_size > 1 else ""
-        topic: str | bytes
-        if version >= TOPIC_IDS_FROM:
-            instance, topics, topic = _INSTANCE_TOPICS_ID(frame, after)
-            name_size, position = 1, after + 18
-        else:
-            instance, topics, name_size = _INSTANCE_TOPICS_SIZE(frame, after)
-            position = after + name_size + 2
-            topic = frame[after + 3 : position].decode()
-        partitions, index, offset, leader_epoch, metadata_size = _OFFSET(frame, position)
-        position += 18
-        metadata = None
-        if metadata_size:
-            after = position + metadata_size - 1
-            metadata = frame[position:after].decode() if metadata_size > 1 else ""
-            position = after
+        position = after + 4 + member_size
+        member_id = frame[after + 5 : position].decode()
+        instance_size = frame[position]
+        instance_id = None
+        if instance_size:
+            after = position + instance_size
+            instance_id = frame[position + 1 : after].decode()
+            position = after - 1
+        count = frame[position + 1]
+        position += 2
+        if not (
+            0 < size <= _SHORT_MAX
+            and 0 < member_size <= _SHORT_MAX
+            and instance_size <= _SHORT_MAX
+            and 1 < count <= _SHORT_MAX
+        ):
+            return None
+        topics: list[TopicOffsets] = []
+        for _ in range(count - 1):
+            topic: str | bytes
+            if version >= TOPIC_IDS_FROM:
+                after = position + 16
+                topic = frame[position:after]
+            else:
+                size = frame[position]
+                if not 0 < size <= _SHORT_MAX:
+                    return None
+                after = position + size
+                topic = frame[position + 1 : after].decode()
+            partitions = frame[after]
+            if not 0 < partitions <= _SHORT_MAX:
+                return None
+            position = after + 1
+            offsets = []
+            for _ in range(partitions - 1):
+                index, offset, leader_epoch, size = _OFFSET(frame, position)
+                position += 17
+                metadata = ""
+                if size > 1:
+                    after = position + size - 1
+                    metadata = frame[position:after].decode()
+                    position = after
+                if size > _SHORT_MAX or frame[position]:
+                    return None
+                position += 1
+                offsets.append((index, offset, leader_epoch, metadata))
+            if frame[position]:
+                return None
+            position += 1
+            topics.append((topic, offsets))
+        if frame[position]:
+            return None
     except (error, IndexError, UnicodeDecodeError):
         return None
-    if (
-        instance
-        or topics != 2
-        or partitions != 2
-        or not (0 < size < 128 and 0 < member_size < 128 and 0 < name_size < 128 and metadata_size < 128)
-        or frame[position : position + 3] != _NO_TAGS
-    ):
+    if count > 2 and len(dict(topics)) < len(topics):
         return None
-    return _new_tuple(
-        OneOffset, (group_id, generation, member_id, topic, index, offset, leader_epoch, metadata)
-    )
+    return _new_tuple(UsualCommit, (group_id, generation, member_id, instance_id, topics))
 
 
-_ANSWER_BY_ID = Struct(">iiBiB16sBihBBB")
-_ANSWER_HEAD = Struct(">iiBiBB")
-_ANSWER_TAIL = Struct(">BihBBB")
+_HEAD = Struct(">iiBiB").pack
+_SIZE = Struct(">i").pack_into
+_CODE = Struct(">ihB").pack
 
 
-def write_one_answer(correlation_id: int, topic: str | bytes, partition: int, error_code: int) -> bytes:
-    """The whole response to what `read_one_offset` has read, with its frame and header."""
-    if isinstance(topic, bytes):
-        return _ANSWER_BY_ID.pack(
-            _ANSWER_BY_ID.size - 4, correlation_id, 0, 0, 2, topic, 2, partition, error_code, 0, 0, 0
-        )
-    name = topic.encode()
-    size = _ANSWER_HEAD.size + len(name) + _ANSWER_TAIL.size - 4
-    head = _ANSWER_HEAD.pack(size, correlation_id, 0, 0, 2, len(name) + 1)
-    return head + name + _ANSWER_TAIL.pack(2, partition, error_code, 0, 0, 0)
+def write_usual_answer(
+    correlation_id: int, topics: Sequence[TopicOffsets], codes: Sequence[int]
+) -> bytearray:
+    """The whole response, with its frame and header, to what `read_usual_commit` has read; the codes are in
+    the order of the offsets."""
+    out = bytearray(_HEAD(0, correlation_id, 0, 0, len(topics) + 1))
+    number = 0
+    for topic, offsets in topics:
+        if topic.__class__ is not bytes:
+            topic = topic.encode()  # type: ignore[union-attr]
+            out.append(len(topic) + 1)
+        out += topic
+        out.append(len(offsets) + 1)
+        for offset in offsets:
+            out += _CODE(offset[0], codes[number], 0)
+            number += 1
+        out.append(0)
+    out.append(0)
+    _SIZE(out, 0, len(out) - 4)
+    return out

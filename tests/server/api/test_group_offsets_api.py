@@ -180,11 +180,12 @@ def test_partitions_that_are_not_there_are_told_by_partition(groups: SimNode) ->
         ({"metadata": "mine"}, 0),
         ({"metadata": "x" * 100}, 0),
         ({"group_id": "other"}, 0),
+        ({"group_instance_id": "i", "generation_id_or_member_epoch": 3}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation_id_or_member_epoch": 3, "member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"group_id": "other", "generation_id_or_member_epoch": 3}, "no such group"),
     ],
 )
-def test_one_offset_is_answered_by_hand_as_any_other(
+def test_commits_are_answered_by_hand_as_any_other(
     groups: SimNode, version: int, more: dict[str, Any], code: object
 ) -> None:
     if code == "no such group":
@@ -208,8 +209,23 @@ def one_offset(
     return offset_commit.OffsetCommitRequest(**{"group_id": "g", "topics": [topic], **more})
 
 
+def test_many_offsets_are_committed_by_hand(groups: SimNode) -> None:
+    groups.create_topic("u")
+    request = one_offset(groups, 9, 5, index=0)
+    request.topics[0].partitions += one_offset(groups, 9, 6).topics[0].partitions
+    other = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    request.topics.append(offset_commit.OffsetCommitRequestTopic(name="u", partitions=[other]))
+    told = [
+        (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
+        for topic in groups.send(request, 9).topics
+    ]
+    assert told == [("t", [(0, 0), (1, 0)]), ("u", [(0, 0)])]
+    assert fetched(groups, 0, 1) == {0: 5, 1: 6}
+    assert fetched(groups, 0, topic="u") == {0: 7}
+
+
 @pytest.mark.parametrize(
-    "more", [{"group_instance_id": "i"}, {"metadata": "x" * 200}, {"index": 7}, {"group_id": "g" * 200}]
+    "more", [{"topics": []}, {"metadata": "x" * 200}, {"index": 7}, {"group_id": "g" * 200}]
 )
 def test_what_is_unusual_is_left_to_the_general_way(groups: SimNode, more: dict[str, Any]) -> None:
     assert groups.send(one_offset(groups, 9, 5, **more), 9) is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moldau.coordinator.decision import Waiter
-from moldau.groups.offset_commit import NO_RETENTION, OffsetCommit
+from moldau.groups.offset_commit import NO_RETENTION, OffsetCommit, OffsetToCommit
 from moldau.metadata.image import TopicImage
 from moldau.net.connection import PENDING, Connection, Reply, Signal
 from moldau.server.context import RequestContext
@@ -25,7 +25,7 @@ from moldau.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from moldau.wire.offset_commit import TOPIC_IDS_FROM, read_one_offset, write_one_answer
+from moldau.wire.offset_commit import TOPIC_IDS_FROM, read_usual_commit, write_usual_answer
 
 _Known = tuple[TopicImage, list[OffsetCommitRequestPartition]]
 
@@ -38,22 +38,28 @@ def handle_usual(
     frame: bytes,
     position: int,
 ) -> Reply | Signal | None:
-    """One offset, of a partition that there is."""
-    one = read_one_offset(version, frame, position)
-    if one is None:
+    """Offsets of partitions that there are."""
+    asked = read_usual_commit(version, frame, position)
+    if asked is None:
         return None
-    group_id, generation, member_id, topic, index, offset, leader_epoch, metadata = one
+    group_id, generation, member_id, instance_id, topics = asked
     image = services.controller.image
-    known = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(Uuid(topic))
-    if known is None or index not in known.partitions:
-        return None
-    to_commit = (known.name, known.topic_id, index, offset, leader_epoch, metadata or "")
-    commit = OffsetCommit(group_id, generation, member_id, None, NO_RETENTION, version, (to_commit,))
+    offsets: list[OffsetToCommit] = []
+    for topic, of_topic in topics:
+        known = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(Uuid(topic))
+        if known is None:
+            return None
+        name, topic_id, partitions = known.name, known.topic_id, known.partitions
+        for index, offset, leader_epoch, metadata in of_topic:
+            if index not in partitions:
+                return None
+            offsets.append((name, topic_id, index, offset, leader_epoch, metadata))
+    commit = OffsetCommit(group_id, generation, member_id, instance_id, NO_RETENTION, version, offsets)
     committed = _submit(services, commit)
     if committed.is_done:
-        return write_one_answer(correlation_id, topic, index, _codes(committed, commit)[0])
+        return write_usual_answer(correlation_id, topics, _codes(committed, commit))
     committed.when_done(
-        lambda: connection.reply(write_one_answer(correlation_id, topic, index, _codes(committed, commit)[0]))
+        lambda: connection.reply(write_usual_answer(correlation_id, topics, _codes(committed, commit)))
     )
     return PENDING
 
