@@ -58,7 +58,8 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetRecord(NamedTuple):
-    """What is written of one offset."""
+    """What is written of one offset. Behind the partition the fields are those that a `CommittedOffset` is
+    made of, in their order."""
 
     group: str
     topic: str
