@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from moldau.cli.node import node_properties
 from moldau.config.broker import BROKER_OPTIONS, BrokerConfig
 from moldau.config.document import to_markdown
+from moldau.config.single_node import node_properties
 from moldau.config.topic import TopicConfig
 from moldau.log.meta_properties import decode_meta_properties
 from tests.cli.conftest import moldau

@@ -11,13 +11,13 @@ import click
 from moldau.cli.node import (
     BadProperties,
     data_directory,
-    node_properties,
     problems_reported,
     read_properties,
 )
 from moldau.cli.output import CommandError
 from moldau.cli.values import assignments_option
 from moldau.config.broker import BrokerConfig
+from moldau.config.single_node import node_properties
 from moldau.log.errors import CorruptFileError
 from moldau.raft.format import AlreadyFormatted, FormatError, format_directories, read_meta_properties
 from moldau.raft.voters import VoterEndpoint

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import click
 
-from moldau.cli.node import data_directory, node_properties, problems_reported
+from moldau.cli.node import data_directory, problems_reported
 from moldau.cli.values import assignments_option
+from moldau.config.single_node import node_properties
 
 DATA_DIR_DEFAULT = "~/.local/share/moldau"
 
@@ -41,8 +42,15 @@ DATA_DIR_DEFAULT = "~/.local/share/moldau"
     help="Serve metrics and health over HTTP on this port of 127.0.0.1; 0 takes a free one.",
 )
 @assignments_option("-o", "--option", "options", help="Set a property of the node. Repeatable.")
+# For the node that a test starts (moldau.testing): a socket that this process inherited.
+@click.option("--test-control", type=click.IntRange(0), metavar="DESCRIPTOR", hidden=True)
 def command(
-    data_dir: str, port: int, host: str, metrics_port: int | None, options: Sequence[tuple[str, str]]
+    data_dir: str,
+    port: int,
+    host: str,
+    metrics_port: int | None,
+    options: Sequence[tuple[str, str]],
+    test_control: int | None,
 ) -> None:
     if metrics_port is not None:
         options = [("moldau.metrics.port", str(metrics_port)), *options]
@@ -50,5 +58,10 @@ def command(
     # Last: what is wrong with the command line is told without waiting for the server.
     from moldau.server.main import run_up
 
+    rig = None
+    if test_control is not None:
+        from moldau.testing.control import NodeRig
+
+        rig = NodeRig(test_control)
     with problems_reported():
-        sys.exit(run_up(properties))
+        sys.exit(run_up(properties, rig))

@@ -8,12 +8,13 @@ import logging
 import resource
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from moldau.config.broker import BrokerConfig
 from moldau.log.meta_properties import META_PROPERTIES
 from moldau.log.names import parse_log_dir_name
 from moldau.log.open_files import DEFAULT_SEGMENTS_MAX, OpenFiles
+from moldau.net.connection import Handler
 from moldau.raft.format import FormatError, format_directories
 from moldau.runtime.interfaces import FileSystem, Runtime
 from moldau.runtime.process import read_process_usage
@@ -25,9 +26,26 @@ from moldau.wire.ids import random_uuid, uuid_to_string
 _SEGMENT_SHARE = 1 / 16
 
 
-def run_up(properties: Mapping[str, str]) -> int:
+class Rig(Protocol):
+    """What a test puts between a node and the world (`moldau.testing.control`). Without one, nothing is
+    there."""
+
+    def prepare(self, runtime: RealRuntime) -> None:
+        """Before anything else happens."""
+        ...
+
+    def in_front_of(self, dispatch: Handler) -> Handler:
+        """What the connections call instead of the dispatcher."""
+        ...
+
+    def attach(self, node: Node) -> None:
+        """The node is ready."""
+        ...
+
+
+def run_up(properties: Mapping[str, str], rig: Rig | None = None) -> int:
     """A node whose data directory is made and formatted if it is new. The exit code; raises ConfigError."""
-    return _run(BrokerConfig.parse(properties), format_new=True)
+    return _run(BrokerConfig.parse(properties), format_new=True, rig=rig)
 
 
 def run_broker(properties: Mapping[str, str]) -> int:
@@ -35,18 +53,20 @@ def run_broker(properties: Mapping[str, str]) -> int:
     return _run(BrokerConfig.parse(properties), format_new=False)
 
 
-def _run(config: BrokerConfig, *, format_new: bool) -> int:
+def _run(config: BrokerConfig, *, format_new: bool, rig: Rig | None = None) -> int:
     logging.basicConfig(
         level=logging.WARNING if format_new else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s (%(name)s)",
     )
 
     def ready(node: Node) -> None:
+        if rig is not None:
+            rig.attach(node)
         metrics = f" metrics=http://{node.metrics_address}/metrics" if node.metrics_address else ""
         print(f"ready bootstrap={node.bootstrap} data={','.join(config.log_dirs)}{metrics}", flush=True)
 
     try:
-        return run_node(config, format_new=format_new, on_ready=ready)
+        return run_node(config, format_new=format_new, on_ready=ready, rig=rig)
     except StartError as error:
         print(f"moldau: {error}", file=sys.stderr)
         return 1
@@ -57,15 +77,24 @@ def run_node(
     *,
     format_new: bool = False,
     on_ready: Callable[[Node], None] | None = None,
+    rig: Rig | None = None,
 ) -> int:
     """The exit code: 0 after a clean stop, 1 if the node could not go on. Raises StartError."""
 
     async def main(runtime: RealRuntime) -> int:
         stop = asyncio.Event()
         runtime.on_signal(stop.set)
+        if rig is not None:
+            rig.prepare(runtime)
         if format_new:
             format_new_directories(runtime, config)
-        node = await Node.start(runtime, config, OpenFiles(_raise_file_limit()), read_process_usage)
+        node = await Node.start(
+            runtime,
+            config,
+            OpenFiles(_raise_file_limit()),
+            read_process_usage,
+            None if rig is None else rig.in_front_of,
+        )
         try:
             _quiet_the_heap()
             if on_ready is not None:

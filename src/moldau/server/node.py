@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 
@@ -36,7 +36,7 @@ from moldau.metadata.delta import Delta
 from moldau.metadata.features import SUPPORTED_FEATURES
 from moldau.metadata.image import ClusterImage, ResourceType
 from moldau.net.acceptor import Acceptor, ConnectionLimits, SocketOptions
-from moldau.net.connection import Connection
+from moldau.net.connection import Connection, Handler
 from moldau.raft.format import read_bootstrap_records
 from moldau.raft.metadata_log import MetadataLogConfig
 from moldau.raft.quorum import Quorum, QuorumError
@@ -116,6 +116,7 @@ class Node:
         self._metrics: MetricsEndpoint | None = None
         self._metrics_port = -1
         self._process_usage: Callable[[], ProcessUsage] | None = None
+        self._in_front: Callable[[Handler], Handler] | None = None
         self.failed = asyncio.Event()
         self.services: Services
         self.dispatcher: Dispatcher
@@ -127,8 +128,10 @@ class Node:
         config: BrokerConfig,
         open_files: OpenFiles | None = None,
         process_usage: Callable[[], ProcessUsage] | None = None,
+        in_front: Callable[[Handler], Handler] | None = None,
     ) -> Node:
-        """Raises StartError. `process_usage` is for the metrics, where the node has a process to itself."""
+        """Raises StartError. `process_usage` is for the metrics, where the node has a process to itself;
+        `in_front` gives what connections are to call instead of the dispatcher, in tests."""
         if not (config.is_broker and config.is_controller):
             raise StartError(
                 "process.roles has to be broker,controller: nodes of one role need a cluster of several, "
@@ -137,6 +140,7 @@ class Node:
         directories, metadata_directory = _open_directories(runtime, config, open_files or OpenFiles())
         node = cls(runtime, config, directories, metadata_directory)
         node._process_usage = process_usage
+        node._in_front = in_front
         try:
             await node._start(config)
         except BaseException as error:
@@ -266,8 +270,11 @@ class Node:
                 process_usage=self._process_usage,
             )
         )
+        handle: Handler = self.dispatcher.dispatch
+        if self._in_front is not None:
+            handle = self._in_front(handle)
         for _, acceptor in self._acceptors:
-            acceptor.open(self.dispatcher.dispatch)
+            acceptor.open(handle)
         self._state = BrokerState.RUNNING
 
     @property
@@ -275,6 +282,11 @@ class Node:
         """Where clients reach the broker: the first advertised listener."""
         end = self._advertised[0]
         return f"[{end.host}]:{end.port}" if end.host and ":" in end.host else f"{end.host}:{end.port}"
+
+    @property
+    def connections(self) -> Iterator[Connection]:
+        """The open ones of all listeners."""
+        return (connection for _, acceptor in self._acceptors for connection in acceptor.connections)
 
     @property
     def metrics_address(self) -> str | None:
@@ -574,9 +586,7 @@ class Node:
         """Waits until no connection has a request in progress; the rest of what they sent is not begun."""
         deadline = self._runtime.clock.monotonic() + DRAIN_S
         while self._runtime.clock.monotonic() < deadline:
-            if not any(
-                connection.busy for _, acceptor in self._acceptors for connection in acceptor.connections
-            ):
+            if not any(connection.busy for connection in self.connections):
                 return
             await asyncio.sleep(0.01)
 

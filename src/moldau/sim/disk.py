@@ -138,6 +138,10 @@ class SimDisk:
             return 1 << 40
         return max(0, self.capacity - PAGE * _used_pages(self.root))
 
+    def fill(self) -> None:
+        """From here on there is no room but what is set free, until `capacity` is raised."""
+        self.capacity = PAGE * _used_pages(self.root)
+
     def _forget(self, directory: Directory, rng: Random) -> None:
         directory.entries = dict(directory.durable)
         for _, node in sorted(directory.entries.items()):

@@ -1,0 +1,159 @@
+"""What tests do with topics: create and delete them, write a few records, read what is there.
+
+The one place of this room that knows `moldau.client`. Coroutines, for any runtime: `node.py` calls them from
+threads, `simulated.py` on virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, IsolationLevel, NewTopic
+from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
+from moldau.client.fetch import Fetcher, starting_offsets
+from moldau.client.produce import Message, Producer
+from moldau.runtime.interfaces import Runtime
+from moldau.testing.front import HELPER_CLIENT_ID
+from moldau.wire.errors import ErrorCode, KafkaError
+
+RETRY_TIMEOUT_S = 15.0
+COLLECT_TIMEOUT_S = 10.0
+
+Data = bytes | str | None
+Headers = Mapping[str, Data] | Sequence[tuple[str, Data]]
+
+
+class Record(NamedTuple):
+    """A record as it was read. `text` and `json` say what its value is."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def text(self) -> str:
+        return (self.value or b"").decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.value or b"null")
+
+
+class TopicClient:
+    """Connected to one cluster from when it is first used; `close` ends that."""
+
+    def __init__(self, runtime: Runtime, bootstrap: str) -> None:
+        self._runtime = runtime
+        self._cluster = Cluster(
+            runtime,
+            parse_addresses(bootstrap),
+            client_id=HELPER_CLIENT_ID,
+            retry_timeout_s=RETRY_TIMEOUT_S,
+        )
+        self._admin = Admin(self._cluster)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    async def topics(self) -> list[str]:
+        """All but those that the cluster keeps for itself, sorted."""
+        view = await self._admin.describe_topics()
+        return sorted(name for name, topic in view.topics.items() if not topic.is_internal)
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        await self._admin.create_topic(NewTopic(name=name, partitions=partitions, configs=configs))
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Those that are gone already are fine."""
+        for name in names:
+            try:
+                await self._admin.delete_topic(name)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+
+    async def delete_topics_but(self, kept: Collection[str]) -> None:
+        await self.delete_topics([name for name in await self.topics() if name not in kept])
+
+    async def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        key: Data,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> None:
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        encoded = tuple((name, _bytes(value)) for name, value in pairs)
+        messages = [Message(_bytes(value), _bytes(key), encoded, partition, timestamp) for value in values]
+        # A producer of its own: its sequences must not outlive a topic that is deleted between two calls.
+        await Producer(self._runtime, self._cluster).produce(topic, messages)
+
+    async def collect(
+        self, topic: str, count: int | None, timeout_s: float, read_committed: bool
+    ) -> list[Record]:
+        """From the beginning on: `count` records, which may have to come yet; without it what is there.
+        Raises TimeoutError."""
+        isolation = IsolationLevel(1 if read_committed else 0)
+        records: list[Record] = []
+        try:
+            async with asyncio.timeout(timeout_s):
+                info = await self._cluster.retrying(lambda: self._cluster.topic(topic), topics=[topic])
+                places = [TopicPartition(topic, part.index) for part in info.partitions]
+                ends = {} if count is not None else await self._ends(places, isolation)
+                starts = await starting_offsets(self._admin, places, EARLIEST_TIMESTAMP, isolation)
+                fetcher = Fetcher(self._runtime, self._cluster, isolation=isolation, wait_ms_max=100)
+                fetcher.assign(starts)
+                try:
+                    while not _is_enough(records, count, ends, fetcher.positions):
+                        fetched = await fetcher.poll(1.0)
+                        if fetched is not None:
+                            place = fetched.place
+                            end = ends.get(place)
+                            records += [
+                                Record(topic, place.partition, *record)
+                                for record in fetched.records
+                                if end is None or record.offset < end
+                            ]
+                finally:
+                    await fetcher.close()
+        except TimeoutError:
+            wanted = "the end" if count is None else f"{count} records"
+            raise TimeoutError(
+                f"{topic}: waited {timeout_s:g} s for {wanted}, {len(records)} came: {_shown(records)}"
+            ) from None
+        return records if count is None else records[:count]
+
+    async def _ends(
+        self, places: Sequence[TopicPartition], isolation: IsolationLevel
+    ) -> dict[TopicPartition, int]:
+        found = await self._admin.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP), isolation)
+        return {place: at.offset or 0 for place, at in found.items()}
+
+
+def _is_enough(
+    records: list[Record],
+    count: int | None,
+    ends: Mapping[TopicPartition, int],
+    positions: Mapping[TopicPartition, int],
+) -> bool:
+    if count is not None:
+        return len(records) >= count
+    return all(positions[place] >= end for place, end in ends.items())
+
+
+def _bytes(data: Data) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _shown(records: Sequence[Record]) -> str:
+    shown = ", ".join(repr(record.value) for record in records[:5])
+    return f"{shown}, …" if len(records) > 5 else shown or "nothing"
