@@ -13,8 +13,13 @@ from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode
 from moldau.wire.schema import INT32, INT64, STRING, Field, Message, Primitive, Struct
 
-# Brokers tell members and groups of these apart, but what a client waits for is told of the request.
-_AS_A_WHOLE = frozenset({ApiKey.OFFSET_FETCH, ApiKey.LEAVE_GROUP})
+# There is room in each entry, too, but clients expect what goes wrong with a group or with a share session, to
+# be told of the request.
+_AS_A_WHOLE = frozenset(
+    {ApiKey.LEAVE_GROUP, ApiKey.OFFSET_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_FETCH}
+)
+# Kafka's messages have several words for one thing.
+_SAME = {"index": "partition_index", "partition": "partition_index", "topic": "name", "topic_name": "name"}
 _NOT_IDENTIFYING = frozenset({"error_code", "error_message"})
 
 
@@ -25,7 +30,8 @@ def failed(
     has_room = "error_code" in _carried(response, version)
     if not (has_room and (whole or response.API_KEY in _AS_A_WHOLE)):
         answer, told = _of_entries(request, response, version, error)
-        if told:
+        # A request about nothing is answered with nothing, where that is all that can be said.
+        if told or (not has_room and _has_pairs(request, response, version)):
             return answer  # type: ignore[return-value]
     if not has_room:
         return None
@@ -120,31 +126,51 @@ def _tell(
 
 def _copy(answer: Struct, source: Struct, version: int, only: Primitive | None = None) -> None:
     """What both have, by its name: who is meant."""
-    there = _carried(type(source), version)
+    there = {_SAME.get(name, name): field for name, field in _carried(type(source), version).items()}
     for name, field in _carried(type(answer), version).items():
-        same = there.get(name)
+        same = there.get(_SAME.get(name, name))
         if same is None or field.is_array or not isinstance(field.type, Primitive):
             continue
-        if same.type is field.type and only in (None, field.type) and name not in _NOT_IDENTIFYING:
-            setattr(answer, name, getattr(source, name))
+        if same.type is not field.type or only not in (None, field.type) or name in _NOT_IDENTIFYING:
+            continue
+        value = getattr(source, same.name)
+        if value is not None or version in field.nullable:
+            setattr(answer, name, value)
 
 
 def _paired(source: Struct, kind: type[Struct], version: int) -> Field | None:
     """The array of the request whose entries the response's are about."""
     best: Field | None = None
     most = 0
-    names = {name for name, field in _carried(kind, version).items() if not field.is_array}
+    names = _identifying(kind, version)
     for field in _carried(type(source), version).values():
         if not field.is_array:
             continue
         if isinstance(field.type, Primitive):
             score = 1 if _identity(kind, field.type, version) is not None else 0
         else:
-            same = names & _carried(field.type, version).keys()
-            score = 2 * len(same - _NOT_IDENTIFYING)
+            score = 2 * len(names & _identifying(field.type, version))
         if score > most:
             best, most = field, score
     return best
+
+
+def _identifying(kind: type[Struct], version: int) -> set[str]:
+    return {
+        _SAME.get(name, name)
+        for name, field in _carried(kind, version).items()
+        if not field.is_array and name not in _NOT_IDENTIFYING
+    }
+
+
+def _has_pairs(source: Struct, kind: type[Struct], version: int) -> bool:
+    return any(
+        field.is_array
+        and not isinstance(field.type, Primitive)
+        and _has_room(field.type, version)
+        and _paired(source, field.type, version) is not None
+        for field in _carried(kind, version).values()
+    )
 
 
 def _identity(kind: type[Struct], type: Primitive, version: int) -> Field | None:

@@ -91,6 +91,7 @@ class TopicClient:
         partition: int | None,
         timestamp: int | None,
     ) -> None:
+        self._cluster.forget(topic)  # it may have been deleted since, and come up again
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         encoded = tuple((name, _bytes(value)) for name, value in pairs)
         messages = [Message(_bytes(value), _bytes(key), encoded, partition, timestamp) for value in values]
@@ -102,6 +103,7 @@ class TopicClient:
     ) -> list[Record]:
         """From the beginning on: `count` records, which may have to come yet; without it what is there.
         Raises TimeoutError."""
+        self._cluster.forget(topic)
         isolation = IsolationLevel(1 if read_committed else 0)
         records: list[Record] = []
         try:
