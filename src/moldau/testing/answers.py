@@ -13,7 +13,7 @@ from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode
 from moldau.wire.schema import INT32, INT64, STRING, Field, Message, Primitive, Struct
 
-# There is room in each entry, too, but clients expect what goes wrong with a group or with a share session, to
+# There is room in each entry, too, but clients expect what goes wrong with a group or with a share session to
 # be told of the request.
 _AS_A_WHOLE = frozenset(
     {ApiKey.LEAVE_GROUP, ApiKey.OFFSET_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_FETCH}

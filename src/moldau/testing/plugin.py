@@ -5,7 +5,7 @@ The only module that knows pytest; it is imported at the start of every run, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,13 +28,7 @@ def moldau_node(pytestconfig: pytest.Config) -> Iterator[Node]:
     """A Kafka node for the whole run, on a free port, started when first asked for."""
     from moldau.testing.nodes import node
 
-    options = {}
-    for line in pytestconfig.getini("moldau_options"):
-        name, equals, value = line.partition("=")
-        if not equals:
-            raise pytest.UsageError(f"moldau_options: {line!r} is not name=value")
-        options[name.strip()] = value.strip()
-    with node(options=options) as running:
+    with node(options=_options(pytestconfig.getini("moldau_options"))) as running:
         yield running
 
 
@@ -43,3 +37,13 @@ def moldau(moldau_node: Node) -> Iterator[Node]:
     """The same node for one test: afterwards it runs without faults, and topics that came up are deleted."""
     with moldau_node.isolated() as mine:
         yield mine
+
+
+def _options(lines: Iterable[str]) -> dict[str, str]:
+    options = {}
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"moldau_options: {line!r} is not name=value")
+        options[name.strip()] = value.strip()
+    return options
