@@ -1,5 +1,5 @@
-"""Clients of other projects take the faults of `moldau.testing` for what a broker of Kafka's would say: they go on
-after what passes, and tell what does not."""
+"""Clients of other projects take the faults of `moldau.testing` for what a broker of Kafka's would say: they
+go on after what passes, and tell what does not."""
 
 from __future__ import annotations
 
