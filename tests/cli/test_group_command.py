@@ -394,7 +394,8 @@ def test_groups_are_deleted(groups: FakeGroups) -> None:
         "moldau: group 'busy': NON_EMPTY_GROUP: it has members\n"
         "moldau: GROUP_ID_NOT_FOUND: there is no group 'nope'\n"
     )
-    assert moldau("group", "delete", "idle", "--if-exists").exit_code == 0
+    again = moldau("group", "delete", "idle", "--if-exists", "--json")
+    assert (again.exit_code, json.loads(again.stdout)) == (0, [])
     assert moldau("group", "delete").exit_code == 2
     assert set(groups.groups) == {"busy", "old", "shared"}
 

@@ -88,7 +88,8 @@ def test_no_cluster_is_one_line_and_exit_code_1() -> None:
     result = moldau("topic", "list", "-b", "127.0.0.1:1")
     assert (result.exit_code, result.stderr) == (
         1,
-        "moldau: cannot connect to 127.0.0.1:1: connection refused\n",
+        "moldau: cannot connect to 127.0.0.1:1: connection refused "
+        "(start a node with 'moldau up', or name another cluster by --bootstrap or --profile)\n",
     )
 
 

@@ -153,6 +153,52 @@ def filled(broker: FakeBroker) -> FakeBroker:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
+        (["--to-end"], "v1\nv2\nnull\n"),
+        (["--until-offset", "1", "--partition", "0"], "v1\n"),
+        (["--until-offset", "0"], ""),
+        (["--until-timestamp", "2500"], "v1\nv2\n"),
+        (["--until-timestamp", "9000"], "v1\nv2\nnull\n"),
+        (["--to-end", "--max-messages", "2"], "v1\nv2\n"),
+        (["--to-end", "--match-key", "^k[1-2]"], "v1\n"),
+        (["--to-end", "--match-header", "h=x"], "v1\n"),
+        (["--to-end", "--match-key", ".", "--max-messages", "2", "--key"], "k1\tv1\nk3\tnull\n"),
+    ],
+)
+def test_consuming_ends_by_itself(filled: FakeBroker, arguments: list[str], output: str) -> None:
+    result = moldau("consume", "a", "--from-beginning", *arguments)
+    assert (result.exit_code, result.stdout, result.exception) == (0, output, None)
+
+
+def test_the_end_is_where_it_was_when_it_began(filled: FakeBroker) -> None:
+    assert moldau("consume", "a", "--to-end").stdout == ""  # it starts there
+    more = b"".join(b'{"value":"%d","partition":1}\n' % number for number in range(300))
+    assert produce(more, "a", "--json").returncode == 0
+    result = moldau("consume", "a", "--from-beginning", "--to-end")
+    assert sorted(result.stdout.split()) == sorted(["v1", "v2", "null", *map(str, range(300))])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--follow", "--to-end"], "give one of --follow, --to-end, --until-offset and --until-timestamp"),
+        (["--match-key", "("], "'(' is no regular expression"),
+        (["--match-header", "=x"], "'=x' names no header"),
+        (["--match-json", "a b"], "'a b' is neither PATH nor PATH=VALUE"),
+    ],
+)
+def test_stops_and_filters_that_are_none(filled: FakeBroker, arguments: list[str], message: str) -> None:
+    result = moldau("consume", "a", *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+
+
+def test_a_time_to_come_is_no_end(filled: FakeBroker) -> None:
+    result = moldau("consume", "a", "--until-timestamp", "9999-01-01T00:00:00")
+    assert result.exit_code == 1 and "--until-timestamp is still to come" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
         (["--from-beginning"], "v1\nv2\nnull\n"),
         (["--from-beginning", "--key"], "k1\tv1\nnull\tv2\nk3\tnull\n"),
         (
@@ -175,7 +221,11 @@ def test_records_are_printed(filled: FakeBroker, arguments: list[str], output: s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "moldau: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope'\n"),
+        (
+            ["nope"],
+            "moldau: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope' ('moldau topic list' shows "
+            "what is there)\n",
+        ),
         (["a", "--partition", "2"], "topic 'a' has no partition 2 (it has 2)\n"),
         (
             ["a", "--partition", "0", "--offset", "4"],

@@ -37,6 +37,20 @@ def test_topics_are_created(broker: FakeBroker) -> None:
     assert (len(broker.topics["a"].logs), broker.topics["b"].configs) == (3, {"retention.ms": "5"})
 
 
+def test_what_was_done_as_json(broker: FakeBroker) -> None:
+    result = moldau("topic", "create", "a", "b", "--partitions", "3", "--json")
+    assert [(each["name"], each["outcome"]) for each in json.loads(result.output)] == [
+        ("a", "created"),
+        ("b", "created"),
+    ]
+    assert json.loads(moldau("topic", "alter", "a", "--partitions", "4", "--json").output) == [
+        {"name": "a", "outcome": "altered"}
+    ]
+    result = moldau("topic", "delete", "a", "nope", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, [{"name": "a", "outcome": "deleted"}])
+    assert "nope" in result.stderr
+
+
 def test_the_rest_is_created_when_one_is_there(broker: FakeBroker) -> None:
     broker.add_topic("a")
     result = moldau("topic", "create", "a", "b")

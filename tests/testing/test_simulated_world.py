@@ -240,6 +240,17 @@ def test_a_full_disk_a_wrong_clock_and_a_power_cut() -> None:
     run(scenario)
 
 
+def test_collect_has_what_is_there_in_all_partitions() -> None:
+    async def scenario(world: Simulated) -> None:
+        orders = await world.topic("orders", partitions=8)
+        for number in range(40):
+            await world.produce(orders, str(number), partition=number % 7)
+        records = await world.collect(orders)
+        assert sorted(int(record.text) for record in records) == list(range(40))
+
+    run(scenario)
+
+
 def test_a_collect_that_is_not_enough_says_what_came() -> None:
     async def scenario(world: Simulated) -> None:
         orders = await world.topic("orders", partitions=2)

@@ -264,7 +264,10 @@ def _print_states(groups: list[GroupDescription], verbose: bool) -> None:
 @bootstrap_option
 @click.option("--all-groups", is_flag=True, help="Every group of consumers.")
 @click.option("--if-exists", is_flag=True, help="A group that is not there is fine.")
-def delete(names: Sequence[str], bootstrap: list[Address], all_groups: bool, if_exists: bool) -> None:
+@json_option
+def delete(
+    names: Sequence[str], bootstrap: list[Address], all_groups: bool, if_exists: bool, as_json: bool
+) -> None:
     if bool(names) == all_groups:
         raise click.UsageError("give either groups or --all-groups")
 
@@ -273,9 +276,13 @@ def delete(names: Sequence[str], bootstrap: list[Address], all_groups: bool, if_
         return await groups.delete(names or await consumer_group_ids(groups))
 
     failed: list[str] = []
-    for group_id, failure in with_cluster(bootstrap, lambda runtime, cluster: ask(cluster)).items():
+    outcomes = with_cluster(bootstrap, lambda runtime, cluster: ask(cluster))
+    if as_json:
+        print_json([{"group": group_id} for group_id, failure in outcomes.items() if failure is None])
+    for group_id, failure in outcomes.items():
         if failure is None:
-            click.echo(f"deleted group {group_id}")
+            if not as_json:
+                click.echo(f"deleted group {group_id}")
         elif not (if_exists and failure.code is ErrorCode.GROUP_ID_NOT_FOUND):
             failed.append(_undeleted(group_id, failure))
     for message in failed[:-1]:

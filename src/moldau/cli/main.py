@@ -38,6 +38,8 @@ COMMANDS = {
     "consume": "Print the records of a topic.",
     "group": "List, describe, move and delete groups, and see who is behind.",
     "transactions": "List and describe transactions; find and end those that hang.",
+    "doctor": "Look whether all is well for a node on this machine.",
+    "completion": "Print what teaches a shell to complete moldau.",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from moldau.cli.output import CommandError, bytes_from_json
+from moldau.cli.progress import progress
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
 from moldau.cli.stdin import LineTooLong, line_chunks
 from moldau.cli.values import assignments_option
@@ -108,6 +110,7 @@ def command(
         try:
             async for lines in line_chunks():
                 first = number + 1
+                seen.update(sum(map(len, lines)) + len(lines))
                 messages: list[Message] = []
                 problem: str | None = None
                 for line in lines:
@@ -125,9 +128,16 @@ def command(
             raise CommandError(f"line {number + 1} {error}{so_far(number)}") from None
 
     try:
-        with_cluster(bootstrap, work)
+        with progress(_stdin_bytes(), topic, prints=False) as seen:
+            with_cluster(bootstrap, work)
     except OSError as error:
         raise CommandError(f"cannot read standard input: {error.strerror}") from None
+
+
+def _stdin_bytes() -> int:
+    """How much there is to read, where that is a file; else nobody knows."""
+    status = os.fstat(0)
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 async def _produce(producer: Producer, topic: str, messages: Sequence[Message], first: int) -> None:

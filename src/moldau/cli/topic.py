@@ -60,6 +60,7 @@ def list_topics(bootstrap: list[Address], exclude_internal: bool, as_json: bool)
 @assignments_option("--config", "configs", help="Set an option of the topic. Repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
 @click.option("--validate-only", is_flag=True, help="Only check whether it could be created.")
+@json_option
 def create(
     names: Sequence[str],
     bootstrap: list[Address],
@@ -68,30 +69,40 @@ def create(
     configs: Sequence[tuple[str, str]],
     if_not_exists: bool,
     validate_only: bool,
+    as_json: bool,
 ) -> None:
-    async def one(admin: Admin, name: str) -> None:
+    async def one(admin: Admin, name: str) -> dict[str, Any]:
         topic = NewTopic(
             name=name,
             partitions=partitions or -1,
             replication_factor=replication_factor or -1,
             configs=dict(configs),
         )
-        await admin.create_topic(topic, validate_only=validate_only)
-        click.echo(f"{'could create' if validate_only else 'created'} topic {name}")
+        made = await admin.create_topic(topic, validate_only=validate_only)
+        return {
+            "topic_id": None if validate_only else uuid_to_string(made.topic_id),
+            # Brokers before 2.4 do not tell.
+            "partition_count": made.partitions if made.partitions > 0 else None,
+            "replication_factor": made.replication_factor if made.replication_factor > 0 else None,
+        }
 
-    _for_each(bootstrap, names, one, forgiven={ErrorCode.TOPIC_ALREADY_EXISTS} if if_not_exists else set())
+    forgiven = {ErrorCode.TOPIC_ALREADY_EXISTS} if if_not_exists else set()
+    done = "could create" if validate_only else "created"
+    _for_each(bootstrap, names, one, done=done, forgiven=forgiven, as_json=as_json)
 
 
 @command.command("delete", help="Delete topics.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
-def delete(names: Sequence[str], bootstrap: list[Address], if_exists: bool) -> None:
-    async def one(admin: Admin, name: str) -> None:
+@json_option
+def delete(names: Sequence[str], bootstrap: list[Address], if_exists: bool, as_json: bool) -> None:
+    async def one(admin: Admin, name: str) -> dict[str, Any]:
         await admin.delete_topic(name)
-        click.echo(f"deleted topic {name}")
+        return {}
 
-    _for_each(bootstrap, names, one, forgiven={ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if if_exists else set())
+    forgiven = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if if_exists else set()
+    _for_each(bootstrap, names, one, done="deleted", forgiven=forgiven, as_json=as_json)
 
 
 @command.command("alter", help="Add partitions to a topic, and set or delete its options.")
@@ -103,6 +114,7 @@ def delete(names: Sequence[str], bootstrap: list[Address], if_exists: bool) -> N
     "--delete-config", "deleted", metavar="NAME", multiple=True, help="Return an option to its default."
 )
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
+@json_option
 def alter(
     name: str,
     bootstrap: list[Address],
@@ -110,20 +122,22 @@ def alter(
     configs: Sequence[tuple[str, str]],
     deleted: Sequence[str],
     if_exists: bool,
+    as_json: bool,
 ) -> None:
     changes = [AlterConfig(name=key, operation=ConfigOperation.SET, value=value) for key, value in configs]
     changes += [AlterConfig(name=key, operation=ConfigOperation.DELETE) for key in deleted]
     if partitions is None and not changes:
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
 
-    async def one(admin: Admin, name: str) -> None:
+    async def one(admin: Admin, name: str) -> dict[str, Any]:
         if changes:
             await admin.alter_configs(ResourceType.TOPIC, name, changes)
         if partitions is not None:
             await admin.create_partitions(name, partitions)
-        click.echo(f"altered topic {name}")
+        return {}
 
-    _for_each(bootstrap, [name], one, forgiven={ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if if_exists else set())
+    forgiven = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if if_exists else set()
+    _for_each(bootstrap, [name], one, done="altered", forgiven=forgiven, as_json=as_json)
 
 
 @command.command("describe", help="Show the partitions and options of topics.")
@@ -176,25 +190,36 @@ def describe_topics(
 def _for_each(
     bootstrap: list[Address],
     names: Sequence[str],
-    work: Callable[[Admin, str], Awaitable[None]],
+    work: Callable[[Admin, str], Awaitable[dict[str, Any]]],
     *,
+    done: str,
     forgiven: set[ErrorCode],
+    as_json: bool,
 ) -> None:
-    """One topic after the other; what fails for one does not keep the others from being done."""
+    """One topic after the other; what fails for one does not keep the others from being done. `work` gives
+    what JSON has to tell beside the name."""
     failed: list[str] = []
+    told: list[dict[str, Any]] = []
 
     async def all_of_them(admin: Admin) -> None:
         for name in names:
             try:
-                await work(admin, name)
+                outcome = await work(admin, name)
             except KafkaError as error:
                 if error.code in forgiven:
                     continue
                 if error.code is ErrorCode.NETWORK_EXCEPTION:
                     raise
                 failed.append(f"topic {name!r}: {describe(error)}")
+                continue
+            if as_json:
+                told.append({"name": name, "outcome": done, **outcome})
+            else:
+                click.echo(f"{done} topic {name}")
 
     with_cluster(bootstrap, lambda runtime, cluster: all_of_them(Admin(cluster)))
+    if as_json:
+        print_json(told)
     for message in failed[:-1]:
         print_error(message)
     if failed:

@@ -49,11 +49,13 @@ _MOVED = frozenset(
 
 
 class Fetched(NamedTuple):
-    """What one fetch brought for a partition, as far as it may be seen; the high watermark is as of then."""
+    """What one fetch brought for a partition, as far as it may be seen; the high watermark is as of then, and
+    `next_offset` is the position behind it."""
 
     place: TopicPartition
     records: list[Record]
     high_watermark: int
+    next_offset: int
 
 
 class Fetcher:
@@ -245,7 +247,7 @@ class Fetcher:
                 raise
         if self._positions[place] == position:
             return None
-        return Fetched(place, records, data.high_watermark)
+        return Fetched(place, records, data.high_watermark, self._positions[place])
 
 
 def visible_records(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -115,16 +116,20 @@ class TopicClient:
                 fetcher = Fetcher(self._runtime, self._cluster, isolation=isolation, wait_ms_max=100)
                 fetcher.assign(starts)
                 try:
-                    while not _is_enough(records, count, ends, fetcher.positions):
+                    behind = {place for place, end in ends.items() if starts[place] < end}
+                    while len(records) < count if count is not None else behind:
                         fetched = await fetcher.poll(1.0)
-                        if fetched is not None:
-                            place = fetched.place
-                            end = ends.get(place)
-                            records += [
-                                Record(topic, place.partition, *record)
-                                for record in fetched.records
-                                if end is None or record.offset < end
-                            ]
+                        if fetched is None:
+                            continue
+                        place = fetched.place
+                        end = ends.get(place, math.inf)
+                        records += [
+                            Record(topic, place.partition, *record)
+                            for record in fetched.records
+                            if record.offset < end
+                        ]
+                        if fetched.next_offset >= end:
+                            behind.discard(place)
                 finally:
                     await fetcher.close()
         except TimeoutError:
@@ -139,17 +144,6 @@ class TopicClient:
     ) -> dict[TopicPartition, int]:
         found = await self._admin.list_offsets(dict.fromkeys(places, LATEST_TIMESTAMP), isolation)
         return {place: at.offset or 0 for place, at in found.items()}
-
-
-def _is_enough(
-    records: list[Record],
-    count: int | None,
-    ends: Mapping[TopicPartition, int],
-    positions: Mapping[TopicPartition, int],
-) -> bool:
-    if count is not None:
-        return len(records) >= count
-    return all(positions[place] >= end for place, end in ends.items())
 
 
 def _bytes(data: Data) -> bytes | None:
