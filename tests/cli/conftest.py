@@ -50,3 +50,14 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
 
 def moldau(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), prog_name="moldau")
+
+
+def completed(line: str) -> list[str]:
+    """What bash is told when Tab is pressed at the end of the line."""
+    environment = {
+        "_MOLDAU_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    result = CliRunner(env=environment).invoke(main, prog_name="moldau", complete_var="_MOLDAU_COMPLETE")
+    return [each.partition(",")[2] for each in result.output.split()]

@@ -5,7 +5,26 @@ import subprocess
 
 import pytest
 
-from tests.cli.conftest import moldau
+from tests.cli.conftest import completed, moldau
+from tests.client.fake_broker import FakeBroker
+
+
+def test_subcommands_and_options_are_completed() -> None:
+    assert completed("moldau to") == ["topic"]
+    assert completed("moldau consume x --match-") == ["--match-key", "--match-header", "--match-json"]
+
+
+def test_the_cluster_knows_its_topics(broker: FakeBroker) -> None:
+    for name in ("orders", "old", "payments"):
+        broker.add_topic(name)
+    assert completed("moldau consume o") == ["old", "orders"]
+    assert completed("moldau topic describe old p") == ["payments"]
+    assert completed("moldau topic delete or") == ["orders"]
+
+
+def test_a_cluster_that_is_away_has_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOLDAU_BOOTSTRAP", "127.0.0.1:1")
+    assert completed("moldau consume o") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,7 +17,7 @@ from moldau.records.record import Record
 from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode
 from moldau.wire.messages.list_groups import FetchedPartition, FetchedTopic, FetchingClient
-from tests.cli.conftest import moldau
+from tests.cli.conftest import completed, moldau
 from tests.client.fake_broker import FakeBroker
 from tests.client.fake_groups import FakeGroups, FakeMember
 
@@ -385,6 +385,11 @@ def test_all_groups_are_those_of_consumers(groups: FakeGroups) -> None:
 
 
 # ---------------------------------------------------------------- delete
+
+
+def test_names_of_groups_are_completed(groups: FakeGroups) -> None:
+    assert completed("moldau group describe i") == ["idle"]
+    assert completed("moldau group reset-offsets nobody") == []
 
 
 def test_groups_are_deleted(groups: FakeGroups) -> None:

@@ -8,11 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from moldau.cli.main import main
 from moldau.cli.profile import names
 from moldau.cli.remote import bootstrap_option
 from moldau.client.cluster import Address
-from tests.cli.conftest import moldau
+from tests.cli.conftest import completed, moldau
 
 FILE = """
 [profiles.default]
@@ -85,10 +84,4 @@ def test_what_is_wrong_is_told(config: Path, text: str, arguments: list[str], me
 
 def test_profiles_are_completed(config: Path) -> None:
     config.write_text(FILE)
-    environment = {
-        "_MOLDAU_COMPLETE": "bash_complete",
-        "COMP_WORDS": "moldau topic list --profile s",
-        "COMP_CWORD": "4",
-    }
-    completed = CliRunner(env=environment).invoke(main, prog_name="moldau", complete_var="_MOLDAU_COMPLETE")
-    assert completed.output.split() == ["plain,staging"]
+    assert completed("moldau topic list --profile s") == ["staging"]

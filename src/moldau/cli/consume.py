@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, json_bytes, reader_is_gone
 from moldau.cli.progress import Progress, progress
 from moldau.cli.record_filter import FilterError, Test, by_header, by_json, by_key, every
@@ -78,7 +79,7 @@ def filter_option(name: str, make: Callable[[str], Test], metavar: str, help: st
 
 
 @click.command("consume", help="Print the records of a topic.")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete.topics)
 @bootstrap_option
 @click.option("--from-beginning", is_flag=True, help="Start at the first record, not at the end.")
 @click.option(

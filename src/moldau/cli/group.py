@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.group_lag import lag
 from moldau.cli.group_reset import reset_offsets
 from moldau.cli.group_scope import (
@@ -95,7 +96,7 @@ def _listing(listing: GroupListing) -> dict[str, Any]:
 
 
 @command.command("describe", help="Show the offsets and lag of groups, or their members, or their state.")
-@click.argument("names", metavar="[GROUP...]", nargs=-1)
+@click.argument("names", metavar="[GROUP...]", nargs=-1, shell_complete=complete.groups)
 @bootstrap_option
 @click.option("--offsets", "what", flag_value="offsets", default=True, help="Offsets and lag: the default.")
 @click.option("--members", "what", flag_value="members", help="The members.")
@@ -260,7 +261,7 @@ def _print_states(groups: list[GroupDescription], verbose: bool) -> None:
 
 
 @command.command("delete", help="Delete groups that have no members, and what they have committed.")
-@click.argument("names", metavar="[GROUP...]", nargs=-1)
+@click.argument("names", metavar="[GROUP...]", nargs=-1, shell_complete=complete.groups)
 @bootstrap_option
 @click.option("--all-groups", is_flag=True, help="Every group of consumers.")
 @click.option("--if-exists", is_flag=True, help="A group that is not there is fine.")
@@ -298,7 +299,7 @@ def _undeleted(group_id: str, failure: KafkaError) -> str:
 
 
 @command.command("delete-offsets", help="Make a group forget what it has committed for topics.")
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete.groups)
 @bootstrap_option
 @scope_option
 @json_option

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
 from moldau.cli.values import json_option
@@ -42,7 +43,7 @@ class _Findings:
 
 
 @click.command("lag", help="Show how far groups are behind, and all who read without committing.")
-@click.argument("names", metavar="[GROUP...]", nargs=-1)
+@click.argument("names", metavar="[GROUP...]", nargs=-1, shell_complete=complete.groups)
 @bootstrap_option
 @click.option("--partitions", "each_partition", is_flag=True, help="A line for each partition, not topic.")
 @json_option

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.group_plan import Plan, from_csv, to_csv
 from moldau.cli.group_scope import (
     Scopes,
@@ -92,7 +93,7 @@ def duration(text: str) -> int:
 
 
 @click.command("reset-offsets", help="Move groups that have no members to other offsets.")
-@click.argument("names", metavar="[GROUP...]", nargs=-1)
+@click.argument("names", metavar="[GROUP...]", nargs=-1, shell_complete=complete.groups)
 @bootstrap_option
 @click.option("--all-groups", is_flag=True, help="Every group of consumers.")
 @scope_option

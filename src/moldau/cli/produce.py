@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, bytes_from_json
 from moldau.cli.progress import progress
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
@@ -30,7 +31,7 @@ _ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 
 
 @click.command("produce", help="Write the lines of standard input to a topic.")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete.topics)
 @bootstrap_option
 @click.option(
     "--key-separator",

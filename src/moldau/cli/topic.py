@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, print_error, print_json, print_table
 from moldau.cli.remote import bootstrap_option, describe, with_cluster
 from moldau.cli.values import assignments_option, json_option
@@ -92,7 +93,7 @@ def create(
 
 
 @command.command("delete", help="Delete topics.")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete.topics)
 @bootstrap_option
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
 @json_option
@@ -106,7 +107,7 @@ def delete(names: Sequence[str], bootstrap: list[Address], if_exists: bool, as_j
 
 
 @command.command("alter", help="Add partitions to a topic, and set or delete its options.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete.topics)
 @bootstrap_option
 @click.option("--partitions", type=click.IntRange(1), help="The new number of partitions.")
 @assignments_option("--config", "configs", help="Set an option of the topic. Repeatable.")
@@ -141,7 +142,7 @@ def alter(
 
 
 @command.command("describe", help="Show the partitions and options of topics.")
-@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=complete.topics)
 @bootstrap_option
 @click.option("--offsets", is_flag=True, help="Show the first offset and the end of each partition.")
 @click.option("--all-configs", is_flag=True, help="Show options that have their default, too.")

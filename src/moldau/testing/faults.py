@@ -105,6 +105,9 @@ class FaultRules:
         """To how many requests the rule has applied. 0 after `clear`."""
         return self._hits.get(number, 0)
 
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
     def concern(self, api: ApiKey) -> bool:
         """Whether any rule may apply to requests of this API."""
         return any(rule.match.api in (None, api) for rule in self._rules.values())

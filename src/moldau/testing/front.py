@@ -51,7 +51,7 @@ class Front:
 
     def wrap(self, dispatch: Handler) -> Handler:
         def handle(connection: Connection, frame: memoryview, received_at: float) -> Reply | Signal:
-            met = self._meet(frame)
+            met = self._meet(frame) if self._rules else None
             if met is None:
                 return dispatch(connection, frame, received_at)
             if met.verdict.delay_s:

@@ -109,11 +109,12 @@ class NodeProcess:
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """A clean stop: SIGTERM, and the exit code 0 in time."""
+        """A clean stop: SIGTERM, and the exit code 0 in time. Raises RuntimeError or TimeoutError."""
         if self.is_paused:
             self.resume()
         code = self.end(signal.SIGTERM, timeout_s)
-        assert code == 0, f"the node ended with code {code}:\n{self.what_it_said()}"
+        if code != 0:
+            raise RuntimeError(f"the node ended with code {code}:\n{self.what_it_said()}")
 
     def kill(self) -> None:
         """A crash: SIGKILL."""
