@@ -98,6 +98,15 @@ def test_a_node_that_ends_by_itself_is_told() -> None:
             node.topics()
 
 
+def test_a_node_that_ended_by_itself_is_there_for_the_next_test() -> None:
+    with moldau.testing.node() as node:
+        with pytest.raises(NodeError, match="ended by itself"), node.isolated():
+            os.kill(node.process.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, node.process.pid, os.WEXITED | os.WNOWAIT)
+        with node.isolated() as mine:
+            assert mine.topics() == []
+
+
 def test_on_a_loop() -> None:
     async def main() -> Path:
         async with moldau.testing.node(options={"num.partitions": "4"}) as node:

@@ -23,10 +23,9 @@ from pathlib import Path
 
 import click
 
-from moldau.cli.node import data_directory
+from moldau.cli.node import data_dir_option, data_directory
 from moldau.cli.output import print_table
 from moldau.cli.profile import BadProfile, bootstraps, config_path
-from moldau.cli.up import DATA_DIR_DEFAULT
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -54,15 +53,7 @@ class Finding:
 
 
 @click.command("doctor", help="Look whether all is well for a node on this machine.")
-@click.option(
-    "--data-dir",
-    metavar="DIR",
-    default=DATA_DIR_DEFAULT,
-    show_default=True,
-    envvar="MOLDAU_DATA_DIR",
-    show_envvar=True,
-    help="Where the node's data is or will be.",
-)
+@data_dir_option("Where the node's data is or will be.")
 @click.option(
     "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Where the node is to listen."
 )

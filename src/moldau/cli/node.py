@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,12 +18,26 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 PROPERTIES_BYTES_MAX = 16 << 20
+DATA_DIR_DEFAULT = "~/.local/share/moldau"
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class BadProperties(click.ClickException):
     """All but the last problem have been printed."""
 
     exit_code = EXIT_USAGE
+
+
+def data_dir_option(help: str) -> Callable[[F], F]:
+    return click.option(
+        "--data-dir",
+        metavar="DIR",
+        default=DATA_DIR_DEFAULT,
+        show_default=True,
+        envvar="MOLDAU_DATA_DIR",
+        show_envvar=True,
+        help=help,
+    )
 
 
 def data_directory(text: str) -> str:

@@ -7,23 +7,13 @@ from collections.abc import Sequence
 
 import click
 
-from moldau.cli.node import data_directory, problems_reported
+from moldau.cli.node import data_dir_option, data_directory, problems_reported
 from moldau.cli.values import assignments_option
 from moldau.config.single_node import node_properties
 
-DATA_DIR_DEFAULT = "~/.local/share/moldau"
-
 
 @click.command("up", help="Start a node with an embedded data directory.")
-@click.option(
-    "--data-dir",
-    metavar="DIR",
-    default=DATA_DIR_DEFAULT,
-    show_default=True,
-    envvar="MOLDAU_DATA_DIR",
-    show_envvar=True,
-    help="Where the data is; formatted when it is empty.",
-)
+@data_dir_option("Where the data is; formatted when it is empty.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

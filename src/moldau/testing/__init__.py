@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moldau.testing.client import Record as Record
+    from moldau.testing.fault_controls import Fault as Fault
     from moldau.testing.nodes import Cluster as Cluster
-    from moldau.testing.nodes import Fault as Fault
     from moldau.testing.nodes import Node as Node
     from moldau.testing.nodes import NodeError as NodeError
     from moldau.testing.nodes import cluster as cluster
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Cluster": "nodes",
-    "Fault": "nodes",
+    "Fault": "fault_controls",
     "Node": "nodes",
     "NodeError": "nodes",
     "Record": "client",

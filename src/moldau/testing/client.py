@@ -1,7 +1,7 @@
 """What tests do with topics: create and delete them, write a few records, read what is there.
 
-The one place of this room that knows `moldau.client`. Coroutines, for any runtime: `node.py` calls them from
-threads, `simulated.py` on virtual time.
+The one place of this room that knows `moldau.client`. Coroutines, for any runtime: `nodes.py` calls them
+from threads, `world.py` on virtual time.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 
 from moldau.net.connection import NO_REPLY, PENDING, Connection, FileRange, Handler, Reply, Signal
 from moldau.runtime.interfaces import Runtime
+from moldau.server.api import APIS
 from moldau.server.node import Node
 from moldau.testing.answers import failed, mark_failed
 from moldau.testing.faults import NOTHING, Fail, FaultRules, Lose, Verdict, mentions
@@ -27,6 +28,7 @@ from moldau.wire.schema import Message
 log = logging.getLogger(__name__)
 
 HELPER_CLIENT_ID = "moldau-testing"
+_SERVED = {int(api.key): api for api in APIS}
 
 
 class Front:
@@ -116,13 +118,14 @@ class Front:
     def _meet(self, frame: memoryview) -> _Met | None:
         """The request and what is to become of it; None if it is nobody's business."""
         api_key, version = int.from_bytes(frame[:2]), int.from_bytes(frame[2:4])
-        try:
-            api = ApiKey(api_key)
-            kind = request_type(api)
-        except (ValueError, ImportError):
-            return None
-        if not self._rules.concern(api) or version not in kind.VERSIONS:
-            return None
+        served = _SERVED.get(api_key)
+        if (
+            served is None
+            or not served.first <= version <= served.last
+            or not self._rules.concern(served.key)
+        ):
+            return None  # what is not served is the dispatcher's to refuse
+        api, kind = served.key, request_type(served.key)
         flexible = kind.FLEXIBLE
         header = read_request_header(frame, {api_key: flexible.first} if flexible.last > 0 else {})
         client_id = (header.client_id or b"").decode("utf-8", "replace")

@@ -26,9 +26,9 @@ from moldau.runtime.real import RealRuntime
 from moldau.testing.bridge import Bridge
 from moldau.testing.client import COLLECT_TIMEOUT_S, Data, Headers, Record, TopicClient
 from moldau.testing.control import ControlError, add_command
-from moldau.testing.faults import Action, Delay, Fail, Lose, Match, api_named, error_named
+from moldau.testing.fault_controls import FaultControls
+from moldau.testing.faults import Action, Match
 from moldau.testing.process import NodeProcess
-from moldau.wire.errors import ErrorCode
 
 _names = itertools.count()
 S = TypeVar("S")
@@ -43,24 +43,7 @@ class NodeError(Exception):
     """The node is not in a state to do that, or ended by itself. The message says what to do."""
 
 
-class Fault:
-    """One rule that was added to a node."""
-
-    def __init__(self, node: Node, number: int) -> None:
-        self._node = node
-        self._number = number
-
-    @property
-    def hits(self) -> int:
-        """How many requests have met it."""
-        return int(self._node._ask({"do": "hits", "rule": self._number}))
-
-    def clear(self) -> None:
-        """It happens no more."""
-        self._node._ask({"do": "remove", "rule": self._number})
-
-
-class Node:
+class Node(FaultControls):
     """Made by `node()` or by the fixture `moldau`. Its address stays the same through restarts."""
 
     def __init__(self, data_dir: Path, options: Mapping[str, str] | None = None) -> None:
@@ -135,41 +118,6 @@ class Node:
 
     # -- What may go wrong with requests
 
-    def fail_next(
-        self,
-        api: str,
-        *,
-        error: ErrorCode | str | int,
-        times: int = 1,
-        topic: str | None = None,
-        client_id: str | None = None,
-        whole: bool = False,
-    ) -> Fault:
-        """The next `times` requests of this API are answered with the error, and nothing of them is done.
-        With `topic` only those that mention it count; such a request fails for its other topics, too. The
-        error is in each topic, partition or group of the answer, or with `whole` on top of it."""
-        action = Fail(error=error_named(error), whole=whole)
-        return self._add(_match(api, topic, client_id), action, times)
-
-    def delay(
-        self,
-        api: str | None = None,
-        *,
-        seconds: float,
-        times: int | None = None,
-        topic: str | None = None,
-        client_id: str | None = None,
-    ) -> Fault:
-        """Requests (of this API, or all) are handled so much later, until the fault is cleared."""
-        return self._add(_match(api, topic, client_id), Delay(seconds=seconds), times)
-
-    def lose_next(
-        self, api: str, *, times: int = 1, topic: str | None = None, client_id: str | None = None
-    ) -> Fault:
-        """The next `times` requests of this API are done, and their answers never arrive: the connection is
-        closed instead."""
-        return self._add(_match(api, topic, client_id), Lose(), times)
-
     def drop_connections(self) -> int:
         """Close all connections; how many there were. Clients connect again."""
         return int(self._ask({"do": "drop connections"}))
@@ -219,9 +167,11 @@ class Node:
     # -- Its life
 
     def recover(self) -> None:
-        """As it was at first: running, and nothing going wrong."""
+        """As it was at first: running, and nothing going wrong. If it had ended by itself it runs again, too,
+        but that is a NodeError."""
         if self.process.has_ended:
             self.process.kill()
+            self.process.start()
             raise NodeError(f"the node ended by itself:\n{self.process.what_it_said()}")
         if not self.process.is_started:
             self.process.start()
@@ -254,8 +204,14 @@ class Node:
             if self.process.is_started:
                 self.process.kill()
 
-    def _add(self, match: Match, action: Action, times: int | None) -> Fault:
-        return Fault(self, self._ask(add_command(match, action, times)))
+    def add_rule(self, match: Match, action: Action, times: int | None) -> int:
+        return int(self._ask(add_command(match, action, times)))
+
+    def hits_of(self, number: int) -> int:
+        return int(self._ask({"do": "hits", "rule": number}))
+
+    def remove_rule(self, number: int) -> None:
+        self._ask({"do": "remove", "rule": number})
 
     def _ask(self, command: dict[str, Any]) -> Any:
         self._check_running()
@@ -357,10 +313,6 @@ def check_nodes(count: int) -> None:
         raise ValueError(f"a cluster of {count} nodes is none")
     if count > 1:
         raise ValueError(f"nodes={count}: Moldau runs as a single node so far; use nodes=1")
-
-
-def _match(api: str | None, topic: str | None, client_id: str | None) -> Match:
-    return Match(api=None if api is None else api_named(api), topic=topic, client_id=client_id)
 
 
 async def _closed(client: TopicClient) -> None:

@@ -31,10 +31,10 @@ from moldau.sim.faults import PowerCut
 from moldau.sim.runtime import SimRuntime
 from moldau.sim.simulation import Simulation
 from moldau.testing.client import COLLECT_TIMEOUT_S, Data, Headers, Record, TopicClient
-from moldau.testing.faults import Action, Delay, Fail, FaultRules, Lose, Match, api_named, error_named
+from moldau.testing.fault_controls import FaultControls
+from moldau.testing.faults import Action, FaultRules, Match
 from moldau.testing.front import Front
 from moldau.testing.nodes import check_nodes
-from moldau.wire.errors import ErrorCode
 
 PORT = 9092
 HOST = "node"
@@ -47,24 +47,7 @@ class CrashedWhileStarting(Exception):
     """The machine went down before the node was up."""
 
 
-class SimulatedFault:
-    """One rule that was added."""
-
-    def __init__(self, rules: FaultRules, number: int) -> None:
-        self._rules = rules
-        self._number = number
-
-    @property
-    def hits(self) -> int:
-        """How many requests have met it."""
-        return self._rules.hits(self._number)
-
-    def clear(self) -> None:
-        """It happens no more."""
-        self._rules.remove(self._number)
-
-
-class Simulated:
+class Simulated(FaultControls):
     """One node and one client. Made with what differs from the defaults of `moldau up`; a context manager
     that leaves it to its user when the node starts. `simulated` starts it."""
 
@@ -155,42 +138,13 @@ class Simulated:
         self.simulation.crash(HOST)
 
     async def restart(self) -> Node:
-        """A new program on the same disk, after a power cut, a kill or a stop."""
+        """A new program on the same disk, after a power cut, a kill or a stop. Nothing goes wrong with its
+        requests any more."""
+        self.rules.clear()
         self.runtime = self.simulation.restart(HOST)
         return await self.start()
 
     # -- What may go wrong
-
-    def fail_next(
-        self,
-        api: str,
-        *,
-        error: ErrorCode | str | int,
-        times: int = 1,
-        topic: str | None = None,
-        client_id: str | None = None,
-        whole: bool = False,
-    ) -> SimulatedFault:
-        """As `Node.fail_next`."""
-        return self._add(api, topic, client_id, Fail(error=error_named(error), whole=whole), times)
-
-    def delay(
-        self,
-        api: str | None = None,
-        *,
-        seconds: float,
-        times: int | None = None,
-        topic: str | None = None,
-        client_id: str | None = None,
-    ) -> SimulatedFault:
-        """As `Node.delay`, in virtual seconds."""
-        return self._add(api, topic, client_id, Delay(seconds=seconds), times)
-
-    def lose_next(
-        self, api: str, *, times: int = 1, topic: str | None = None, client_id: str | None = None
-    ) -> SimulatedFault:
-        """As `Node.lose_next`."""
-        return self._add(api, topic, client_id, Lose(), times)
 
     def clear_faults(self) -> None:
         """Requests are answered as they should be, and the disk has room."""
@@ -268,11 +222,14 @@ class Simulated:
             self._helper = TopicClient(self.client, self.bootstrap)
         return await work(self._helper)
 
-    def _add(
-        self, api: str | None, topic: str | None, client_id: str | None, action: Action, times: int | None
-    ) -> SimulatedFault:
-        match = Match(api=None if api is None else api_named(api), topic=topic, client_id=client_id)
-        return SimulatedFault(self.rules, self.rules.add(match, action, times))
+    def add_rule(self, match: Match, action: Action, times: int | None) -> int:
+        return self.rules.add(match, action, times)
+
+    def hits_of(self, number: int) -> int:
+        return self.rules.hits(number)
+
+    def remove_rule(self, number: int) -> None:
+        self.rules.remove(number)
 
 
 class _Started(Simulated):
