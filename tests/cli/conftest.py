@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner, Result
 
+from moldau.cli import complete
 from moldau.cli.main import main
 from moldau.runtime.real import RealRuntime, run
 from tests.client.fake_broker import FakeBroker
@@ -52,12 +54,13 @@ def moldau(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), prog_name="moldau")
 
 
-def completed(line: str) -> list[str]:
-    """What bash is told when Tab is pressed at the end of the line."""
+def completed(line: str, patience_s: float = 30) -> list[str]:
+    """What bash is told when Tab is pressed at the end of the line, on a machine that may be slow."""
     environment = {
         "_MOLDAU_COMPLETE": "bash_complete",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(line.split(" ")) - 1),
     }
-    result = CliRunner(env=environment).invoke(main, prog_name="moldau", complete_var="_MOLDAU_COMPLETE")
+    with patch.object(complete, "PATIENCE_S", patience_s):
+        result = CliRunner(env=environment).invoke(main, prog_name="moldau", complete_var="_MOLDAU_COMPLETE")
     return [each.partition(",")[2] for each in result.output.split()]

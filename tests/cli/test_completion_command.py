@@ -24,7 +24,7 @@ def test_the_cluster_knows_its_topics(broker: FakeBroker) -> None:
 
 def test_a_cluster_that_is_away_has_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOLDAU_BOOTSTRAP", "127.0.0.1:1")
-    assert completed("moldau consume o") == []
+    assert completed("moldau consume o", patience_s=0.1) == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
