@@ -39,8 +39,9 @@ def codes(value: Any) -> set[int]:
         return set().union(*map(codes, value))
     if not hasattr(value, "__fields__"):
         return set()
-    inside = [getattr(value, field.name) for field in value.__fields__ if field.name != "error_code"]
-    return codes(inside) | ({value.error_code} if hasattr(value, "error_code") else set())
+    told = {field.name for field in value.__fields__} & {"error_code", "partition_error_code"}
+    inside = [getattr(value, field.name) for field in value.__fields__ if field.name not in told]
+    return codes(inside).union(getattr(value, name) for name in told)
 
 
 def one_of_each(kind: type[S], version: int) -> S:

@@ -20,14 +20,15 @@ _AS_A_WHOLE = frozenset(
 )
 # Kafka's messages have several words for one thing.
 _SAME = {"index": "partition_index", "partition": "partition_index", "topic": "name", "topic_name": "name"}
-_NOT_IDENTIFYING = frozenset({"error_code", "error_message"})
+_ERROR_CODES = ("error_code", "partition_error_code")
+_NOT_IDENTIFYING = frozenset({*_ERROR_CODES, "error_message"})
 
 
 def failed(
     request: Message, response: type[Message], version: int, error: ErrorCode, *, whole: bool = False
 ) -> Message | None:
     """None where this version of the response cannot tell of an error."""
-    has_room = "error_code" in _carried(response, version)
+    has_room = _error_field(response, version) is not None
     if not (has_room and (whole or response.API_KEY in _AS_A_WHOLE)):
         answer, told = _of_entries(request, response, version, error)
         # A request about nothing is answered with nothing, where that is all that can be said.
@@ -48,16 +49,18 @@ def mark_failed(response: Message, version: int, error: ErrorCode) -> bool:
         if field.is_array and not isinstance(field.type, Primitive) and _has_room(field.type, version):
             for entry in getattr(response, field.name) or ():
                 told = _mark_entry(entry, version, error) or told
-    if not told and "error_code" in _carried(type(response), version):
-        response.error_code = int(error)  # type: ignore[attr-defined]
+    own = _error_field(type(response), version)
+    if not told and own is not None:
+        setattr(response, own, int(error))
         told = True
     return told
 
 
 def _mark_entry(entry: Any, version: int, error: ErrorCode) -> bool:
     carried = _carried(type(entry), version)
-    if "error_code" in carried:
-        entry.error_code = int(error)
+    own = _error_field(type(entry), version)
+    if own is not None:
+        setattr(entry, own, int(error))
         for field in carried.values():
             if field.is_array and not isinstance(field.type, Primitive):
                 setattr(entry, field.name, [])
@@ -99,7 +102,7 @@ def _entry(
         _tell(answer, None, version, error)
         setattr(answer, identity.name, item)
         return answer, True
-    if "error_code" in _carried(kind, version):
+    if _error_field(kind, version) is not None:
         answer = kind()
         _tell(answer, item, version, error)
         return answer, True
@@ -112,8 +115,8 @@ def _tell(
     answer: Any, source: Struct | None, version: int, error: ErrorCode, copied: Primitive | None = None
 ) -> None:
     for field in _carried(type(answer), version).values():
-        if field.name == "error_code":
-            answer.error_code = int(error)
+        if field.name in _ERROR_CODES:
+            setattr(answer, field.name, int(error))
         elif field.name == "error_message":
             answer.error_message = f"{error.name}, as the test asked for"
         elif field.is_array or field.name == "throttle_time_ms":
@@ -182,11 +185,15 @@ def _identity(kind: type[Struct], type: Primitive, version: int) -> Field | None
 
 
 def _has_room(kind: type[Struct], version: int) -> bool:
-    carried = _carried(kind, version)
-    return "error_code" in carried or any(
+    return _error_field(kind, version) is not None or any(
         field.is_array and not isinstance(field.type, Primitive) and _has_room(field.type, version)
-        for field in carried.values()
+        for field in _carried(kind, version).values()
     )
+
+
+def _error_field(kind: type[Struct], version: int) -> str | None:
+    carried = _carried(kind, version)
+    return next((name for name in _ERROR_CODES if name in carried), None)
 
 
 def _carried(kind: type[Struct], version: int) -> dict[str, Field]:
