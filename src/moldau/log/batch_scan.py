@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from moldau.log.producer_state import CompletedTransaction, ProducerState, Verification
 from moldau.log.transaction_index import AbortedTransaction, TransactionIndex
 from moldau.records.batch import HEADER_BYTES, BatchHeader, iterate_headers, parse_header
-from moldau.records.control import ControlType, EndTxnMarker, read_end_txn_marker
+from moldau.records.control import ControlType, EndTxnMarker, read_control, read_end_txn_marker
 from moldau.records.record import read_records
 from moldau.runtime.interfaces import File
 from moldau.wire.errors import KafkaError
@@ -45,6 +45,12 @@ def read_marker(batch: memoryview) -> tuple[EndTxnMarker, int] | None:
     Raises KafkaError if it holds something else."""
     record = next(read_records(batch), None)
     return None if record is None else (read_end_txn_marker(record), record.timestamp)
+
+
+def marker_type(batch: memoryview) -> ControlType | None:
+    """What kind of control batch it is; None if all of it was cleaned away."""
+    record = next(read_records(batch), None)
+    return None if record is None else read_control(record).type
 
 
 def apply_batch(state: ProducerState, header: BatchHeader, batch: memoryview) -> CompletedTransaction | None:

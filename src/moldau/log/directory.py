@@ -16,6 +16,7 @@ from random import Random
 
 from moldau.config.topic import TopicConfig
 from moldau.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -33,6 +34,7 @@ from moldau.log.meta_properties import (
 )
 from moldau.log.names import Fate, LogDirName, log_dir_name, marked_dir_name, parse_log_dir_name
 from moldau.log.open_files import OpenFiles
+from moldau.log.segment import NEVER_CLEANED
 from moldau.runtime.interfaces import FileSystem, Lock
 from moldau.runtime.replaced_file import ReplacedFile, Replacement
 
@@ -60,8 +62,9 @@ class LogDirectory:
         self._deletions: list[tuple[int, str]] = []
         self._recovery_points = ReplacedFile(files, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self._start_offsets = ReplacedFile(files, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+        self._cleaned_offsets = ReplacedFile(files, f"{path}/{CLEANER_OFFSET_CHECKPOINT}")
         self._high_watermarks = ReplacedFile(files, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
-        # What the first two tell, or are about to; unless one could not be written.
+        # What the first three tell, or are about to; unless one could not be written.
         self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_checkpointed = True
 
@@ -111,9 +114,11 @@ class LogDirectory:
             recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
             start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
             high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+            cleaned_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
             self._checkpointed = {
                 RECOVERY_POINT_CHECKPOINT: recovery_points,
                 LOG_START_OFFSET_CHECKPOINT: start_offsets,
+                CLEANER_OFFSET_CHECKPOINT: cleaned_offsets,
             }
             names = self._files.list_dir(self.path)
             for name in names:
@@ -143,6 +148,7 @@ class LogDirectory:
                     had_clean_shutdown=self.had_clean_shutdown,
                 )
                 log.advance_high_watermark(high_watermarks.get(key, 0))
+                log.cleaned_offset = cleaned_offsets.get(key, NEVER_CLEANED)
                 self._enter(parsed, log)
         except OSError as error:
             raise LogDirError(self.path, error) from error
@@ -228,6 +234,7 @@ class LogDirectory:
         if not self._is_checkpointed or any(key in offsets for offsets in self._checkpointed.values()):
             self.checkpoint_recovery_points()
             self.checkpoint_log_start_offsets()
+            self.checkpoint_cleaned_offsets()
             self._is_checkpointed = True
 
     def delete(self, topic: str, partition: int, now_ms: int, *, is_future: bool = False) -> None:
@@ -308,6 +315,14 @@ class LogDirectory:
         self._checkpointed[LOG_START_OFFSET_CHECKPOINT] = offsets
         return self._start_offsets.replacement(encode_offsets(offsets))
 
+    def prepare_cleaned_offsets(self) -> Replacement:
+        """Only of logs that were ever compacted."""
+        offsets = {
+            key: log.cleaned_offset for key, log in self.logs.items() if log.cleaned_offset != NEVER_CLEANED
+        }
+        self._checkpointed[CLEANER_OFFSET_CHECKPOINT] = offsets
+        return self._cleaned_offsets.replacement(encode_offsets(offsets))
+
     def prepare_high_watermarks(self) -> Replacement:
         return self._high_watermarks.replacement(
             encode_offsets({key: log.high_watermark for key, log in self.logs.items()})
@@ -318,6 +333,9 @@ class LogDirectory:
 
     def checkpoint_log_start_offsets(self) -> None:
         self.write(self.prepare_log_start_offsets())
+
+    def checkpoint_cleaned_offsets(self) -> None:
+        self.write(self.prepare_cleaned_offsets())
 
     def checkpoint_high_watermarks(self) -> None:
         self.write(self.prepare_high_watermarks())

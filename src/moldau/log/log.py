@@ -27,7 +27,7 @@ from moldau.log.producer_snapshots import ProducerSnapshots
 from moldau.log.producer_state import ProducerState, Verification
 from moldau.log.recovery import LoadedLog, LogLoader
 from moldau.log.retention import breached_by_size, breached_by_start, breached_by_time
-from moldau.log.segment import Segment
+from moldau.log.segment import NEVER_CLEANED, Segment
 from moldau.log.segments import Segments
 from moldau.log.transaction_index import AbortedTransaction
 from moldau.records.batch import HEADER, BatchHeader, check_crc, iterate_headers, stamp
@@ -92,6 +92,7 @@ class Log:
         "_segments",
         "_snapshots",
         "_truncations",
+        "cleaned_offset",
         "config",
         "directory",
         "high_watermark",
@@ -136,6 +137,8 @@ class Log:
         self._deletions: list[tuple[int, list[str]]] = []
         self._last_flush_ms = now_ms
         self._truncations = 0
+        self.cleaned_offset = NEVER_CLEANED
+        """Everything below was compacted; the cleaner's checkpoint."""
         # Whether the name of the directory is known to be durable: a log that is lost whole is lost, too.
         self._is_entry_synced = False
         self.update_config(config)
@@ -203,6 +206,16 @@ class Log:
     def producers(self) -> ProducerState:
         """To look at, as DescribeProducers does."""
         return self._producers
+
+    @property
+    def segments(self) -> Segments:
+        """To look at, as the cleaner does."""
+        return self._segments
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was truncated."""
+        return self._truncations
 
     @property
     def active_segment_base_offset(self) -> int:
@@ -670,6 +683,7 @@ class Log:
     def _after_truncation(self, offset: int) -> None:
         # The last batch may reach below the offset that was asked for: offsets go on there all the same.
         self._truncations += 1
+        self.cleaned_offset = min(self.cleaned_offset, offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -754,6 +768,18 @@ class Log:
         for segment in self._segments.take_oldest(count):
             paths += segment.mark_deleted()
             paths += self._snapshots.mark_deleted(segment.base_offset)
+        self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
+
+    def replace_segments(self, sources: list[Segment], size: int, now_ms: int) -> None:
+        """Put in the place of `sources`, neighbours below the active segment, what a cleaning has made of them:
+        one segment of `size` bytes, whose files are there as `.cleaned`. Who still holds a file of one can
+        read it to the end. A failure leaves it to the next start to finish this or to undo it."""
+        try:
+            paths = self._segments.replace(sources, size, now_ms)
+            for source in sources[1:]:
+                paths += self._snapshots.mark_deleted(source.base_offset)
+        except OSError as error:
+            raise LogDirError(self.log_dir, error) from error
         self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
 
     def take_deletions(self, now_ms: int) -> list[str]:

@@ -31,6 +31,8 @@ from moldau.runtime.interfaces import Buffer, File, FileSystem
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 OFFSET_MAX = (1 << 63) - 1
+NEVER_CLEANED = -1
+"""In the place of the offset up to which a log was compacted."""
 
 _SPAN = struct.Struct(">qi11xi").unpack_from
 """Base offset, length and last offset delta of a batch."""
@@ -41,7 +43,7 @@ _SCAN_BYTES = 4096
 """Read at a time while looking for a batch: index.interval.bytes by default, so mostly one read."""
 
 _UNKNOWN = -2
-_FILE_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+FILE_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class BatchLocation(NamedTuple):
@@ -458,7 +460,7 @@ class Segment:
         """Rename the files to `.deleted`; the new paths, to be removed later."""
         self.abandon()
         renamed = []
-        for suffix in _FILE_SUFFIXES:
+        for suffix in FILE_SUFFIXES:
             path = self.path(suffix)
             if self._files.exists(path):
                 self._files.rename(path, path + DELETED_SUFFIX)

@@ -13,8 +13,9 @@ from random import Random
 
 from moldau.config.topic import TopicConfig
 from moldau.log.flush import FlushWork
+from moldau.log.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from moldau.log.open_files import OpenFiles
-from moldau.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, BatchLocation, Segment
+from moldau.log.segment import FILE_SUFFIXES, OFFSET_MAX, RELATIVE_OFFSET_MAX, BatchLocation, Segment
 from moldau.records.batch import BatchHeader
 from moldau.records.timestamps import find_timestamp, max_timestamp_offset
 from moldau.runtime.interfaces import FileSystem
@@ -141,18 +142,22 @@ class Segments:
 
     def _create(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
-        segment = Segment(
+        segment = self._segment(base_offset, 0, now_ms)
+        segment.create(config.segment_bytes if config.preallocate else 0)
+        return segment
+
+    def _segment(self, base_offset: int, size: int, now_ms: int) -> Segment:
+        config = self._config
+        return Segment(
             self._files,
             self._open_files,
             self.directory,
             base_offset,
-            0,
+            size,
             now_ms,
             config.segment_index_bytes,
             config.index_interval_bytes,
         )
-        segment.create(config.segment_bytes if config.preallocate else 0)
-        return segment
 
     def _changed(self) -> None:
         self.active = self.all[-1]
@@ -264,6 +269,41 @@ class Segments:
         del self.all[:count], self.bases[:count]
         self.positions.clear()
         return taken
+
+    def hold(self, sources: list[Segment]) -> bool:
+        """Whether these are neighbours here, below the active one."""
+        start = bisect_right(self.bases, sources[0].base_offset) - 1
+        end = start + len(sources)
+        return start >= 0 and end < len(self.all) and self.all[start:end] == sources
+
+    def replace(self, sources: list[Segment], size: int, now_ms: int) -> list[str]:
+        """Put the `.cleaned` files in the place of `sources`; the paths of what is to be removed later.
+
+        The order is what makes a crash harmless. As long as one file is `.cleaned` the next start drops them
+        all; once all are `.swap` it finishes this. Sources go from the first on, so that those that are left
+        are the newest of them, whole.
+        """
+        assert self.hold(sources)
+        segment = self._segment(sources[0].base_offset, size, now_ms)
+        segment.next_base_offset = sources[-1].next_base_offset
+        paths = [
+            path
+            for suffix in FILE_SUFFIXES
+            if self._files.exists((path := segment.path(suffix)) + CLEANED_SUFFIX)
+        ]
+        for path in paths:
+            self._files.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        deleted: list[str] = []
+        for source in sources:
+            deleted += source.mark_deleted()
+        for path in paths:
+            self._files.rename(path + SWAP_SUFFIX, path)
+        start = bisect_right(self.bases, segment.base_offset) - 1
+        end = start + len(sources)
+        self.all[start:end] = [segment]
+        self.bases[start:end] = [segment.base_offset]
+        self.positions.clear()
+        return deleted
 
     def flush(self, work: FlushWork, start_offset: int) -> None:
         for segment in self.from_offset(start_offset):

@@ -197,6 +197,38 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+class HelperGone(Exception):
+    """The helper has ended, of itself or killed, or says nothing: what it was asked will not be answered."""
+
+
+class Helper(Protocol):
+    """Another process that does what burns CPU for long, one request after another.
+
+    What it runs is a function `work(files, request) -> Iterator[bytes | float]`: it yields its answers (never
+    empty), and between them how many seconds to pause. The iterator's end ends the request.
+    """
+
+    def send(self, request: bytes) -> None:
+        """Ask for the next piece of work. Never blocks; whether the helper is there shows in `receive`."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next answer. Raises HelperGone, too when there was no sign of life for HELPER_SILENCE_S."""
+        ...
+
+    def kill(self) -> None:
+        """It does nothing more. Idempotent."""
+        ...
+
+    async def ended(self) -> None:
+        """Returns once the process is gone, and with it the last of its writes; `kill` it before."""
+        ...
+
+
+HELPER_SILENCE_S = 60.0
+"""A helper gives a sign of life between any two steps of its work, once a second at most."""
+
+
 class Runtime(Protocol):
     @property
     def clock(self) -> Clock: ...
@@ -216,4 +248,9 @@ class Runtime(Protocol):
 
     def resize_pool(self, threads: int) -> None:
         """How many pieces of such work may run at once, from here on."""
+        ...
+
+    async def start_helper(self, work: str) -> Helper:
+        """A helper for the function named by `work`, as `module:function`. It ends with this process at the
+        latest. Raises OSError if there is no room for another process."""
         ...

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from .files import RealFileSystem
-from .interfaces import Clock, FileSystem, Network, T, Timer
+from .interfaces import Clock, FileSystem, Helper, Network, T, Timer
 from .network import RealNetwork
 
 IO_THREADS_DEFAULT = 8  # Kafka's default of num.io.threads
@@ -55,6 +55,11 @@ class RealRuntime:
             return
         self._threads.shutdown(wait=False)  # it still does what it was given
         self._io_threads, self._threads = threads, _thread_pool(threads)
+
+    async def start_helper(self, work: str) -> Helper:
+        from .helper import RealHelper  # most nodes need none for most of their life
+
+        return await RealHelper.start(work)
 
     def on_signal(self, callback: Callable[[], object]) -> None:
         """Call back on the loop at each SIGINT and SIGTERM, and when the terminal goes away, unless that is

@@ -153,7 +153,9 @@ class Maintenance:
     async def _apply_retention(self, directory: LogDirectory) -> None:
         freed_bytes = 0
         failures: list[KafkaError] = []
-        async for each in self._each(directory, directory.logs.values()):
+        # The compacted ones are the cleaner's: it knows which of them are being cleaned.
+        logs = [each for each in directory.logs.values() if not each.config.compact]
+        async for each in self._each(directory, logs):
             try:
                 freed_bytes += each.apply_retention(self._runtime.clock.now_ms())
             except LogDirError:

@@ -51,6 +51,7 @@ from moldau.server.dispatcher import Dispatcher
 from moldau.server.group_coordinator import GroupCoordinator
 from moldau.server.identity import IdentityError, read_identity
 from moldau.server.local_replicas import LocalReplicas
+from moldau.server.log_cleaner import LogCleaner
 from moldau.server.loggers import Loggers
 from moldau.server.maintenance import Maintenance
 from moldau.server.metrics.collector import Collector, Sources
@@ -259,6 +260,8 @@ class Node:
             lambda: self._local.retry_unopened(controller.image, services.config),
         )
         self._maintenance.start()
+        self._cleaner = LogCleaner(runtime, lambda: services.config, directories, self._on_log_dir_failure)
+        self._cleaner.start()
         self._collector = Collector(
             Sources(
                 services=services,
@@ -266,6 +269,7 @@ class Node:
                 quorum=self.quorum,
                 acceptors=[(endpoint.name, acceptor) for endpoint, acceptor in self._acceptors],
                 flushes=self._maintenance.flushes,
+                cleaner=self._cleaner,
                 broker_state=lambda: self._state,
                 process_usage=self._process_usage,
             )
@@ -550,6 +554,7 @@ class Node:
         services.transactions.close()
         await self._drain()
         await services.replica_mover.stop()
+        await self._cleaner.stop()
         await self._maintenance.stop()
         is_clean = not self.failed.is_set() and await self._leave_cluster()
         for _, acceptor in self._acceptors:

@@ -201,6 +201,7 @@ class ReplicaMover:
         _take_over_epochs(current, future)
         future.update_config(current.config)
         future.advance_high_watermark(current.high_watermark)
+        future.cleaned_offset = current.cleaned_offset
         partition.log = self._log_directories.replace_with_future(
             partition.topic, partition.index, self._runtime.clock.now_ms()
         )
@@ -209,6 +210,7 @@ class ReplicaMover:
             directory.checkpoint_recovery_points()
             directory.checkpoint_log_start_offsets()
             directory.checkpoint_high_watermarks()
+            directory.checkpoint_cleaned_offsets()
         log.info("moved %s from %s to %s", partition, source.path, target.path)
 
     def _directory(self, of_log: Log) -> LogDirectory:

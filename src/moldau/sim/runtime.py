@@ -16,6 +16,7 @@ from moldau.runtime.interfaces import Runtime, T
 
 from .faults import PowerCut
 from .files import EPOCH_MS, SimFileSystem
+from .helper import SimHelper
 from .loop import VirtualLoop, complete
 from .network import SimHostNetwork
 
@@ -54,6 +55,8 @@ class SimRuntime:
         self.network = network
         self.is_alive = True
         self.pool_threads = 0
+        self.helpers: list[SimHelper] = []
+        """Those that were started and have not ended, the newest last."""
         self._loop = loop
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._context = contextvars.copy_context()
@@ -79,12 +82,19 @@ class SimRuntime:
     def resize_pool(self, threads: int) -> None:
         self.pool_threads = threads  # how many there are makes no difference where there are none
 
+    async def start_helper(self, work: str) -> SimHelper:
+        helper = SimHelper(self, self.files, work)
+        self.helpers.append(helper)
+        return helper
+
     def adopt(self, task: asyncio.Task[Any]) -> None:
         self._tasks[task] = None
         task.add_done_callback(self._on_task_done, context=contextvars.Context())
 
     def end(self) -> None:
         self.is_alive = False
+        for helper in list(self.helpers):
+            helper.kill()
         self.files.shut()
         self.network.shut()
         self._cancel_tasks(CANCELS_MAX)

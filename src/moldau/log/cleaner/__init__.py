@@ -1,0 +1,1 @@
+"""Compaction: keeps the newest record of each key and lets the older ones go, as Apache Kafka's log cleaner does."""
