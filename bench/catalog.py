@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bench.loads import Load
 from bench.loads.commit import Commit
+from bench.loads.compact import ZSTD, Compact
 from bench.loads.confluent import ConfluentConsume, ConfluentProduce
 from bench.loads.java import JavaConsume, JavaConsumePerf, JavaProduce
 from bench.loads.latency import Latency
@@ -67,6 +68,10 @@ LOADS: list[Load] = [
     Rebalance(name="rebalance-classic", protocol="classic"),
     Rebalance(name="rebalance-consumer", protocol="consumer"),
     LoadGroups(),
+    Compact(name="compact-100b", value_bytes=100, records=3_000_000, keys=300_000),
+    Compact(name="compact-1k", value_bytes=1000, records=400_000, keys=40_000),
+    Compact(name="compact-100b-zstd", value_bytes=100, records=3_000_000, keys=300_000, codec=ZSTD),
+    Compact(name="compact-1k-zstd", value_bytes=1000, records=400_000, keys=40_000, codec=ZSTD),
     Start(),
     Memory(),
 ]
@@ -220,6 +225,15 @@ ROWS = [
         targets=(Target(at_most=2),),
     ),
     Row(load="load-groups", metric="loading_s", title="the same, from the first answer on"),
+    *(
+        Row(load=load, metric="mb_per_s", title=f"compaction, {title}", targets=(Target(at_least=0.5),))
+        for load, title in (
+            ("compact-100b", "100 B"),
+            ("compact-1k", "1 KB"),
+            ("compact-100b-zstd", "100 B, zstd"),
+            ("compact-1k-zstd", "1 KB, zstd"),
+        )
+    ),
     Row(
         load="start",
         metric="seconds",

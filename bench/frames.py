@@ -67,11 +67,20 @@ def record(offset_delta: int, value: bytes) -> bytes:
     return _zigzag(len(body)) + body
 
 
+def keyed_record(offset_delta: int, key: bytes, value: bytes) -> bytes:
+    body = b"\0\0" + _zigzag(offset_delta) + _zigzag(len(key)) + key + _zigzag(len(value)) + value + b"\0"
+    return _zigzag(len(body)) + body
+
+
 def batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
     """A plain uncompressed record batch of these values."""
     records = b"".join(record(delta, value) for delta, value in enumerate(values))
-    count = len(values)
-    body = _BATCH_BODY.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    return batch_of(records, len(values), timestamp_ms)
+
+
+def batch_of(records: bytes, count: int, timestamp_ms: int, codec: int = 0) -> bytes:
+    """A batch of records that are encoded, and compressed by that codec, already."""
+    body = _BATCH_BODY.pack(codec, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     return _BATCH_HEAD.pack(0, 9 + len(body), -1, 2, crc32c(body)) + body
 
 

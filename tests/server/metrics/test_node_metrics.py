@@ -89,6 +89,7 @@ def test_every_declared_metric_is_shown_and_no_other() -> None:
             quorum=node.quorum,
             acceptors=[(endpoint.name, acceptor) for endpoint, acceptor in node._acceptors],
             flushes=node._maintenance.flushes,
+            cleaner=node._cleaner,
             broker_state=lambda: 3,
             process_usage=usage(),
         )

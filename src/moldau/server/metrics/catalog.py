@@ -370,6 +370,58 @@ LOG_DIRECTORY_OFFLINE = Family(
 )
 
 
+def _cleaner(name: str, unit: str, doc: str) -> Family:
+    return Family(
+        f"kafka_log_logcleaner_{name.lower().replace('-', '_')}",
+        "gauge",
+        (),
+        unit,
+        doc,
+        f"kafka.log:type=LogCleaner,name={name}",
+    )
+
+
+def _cleaner_manager(name: str, labels: tuple[str, ...], unit: str, doc: str) -> Family:
+    return Family(
+        f"kafka_log_logcleanermanager_{name.lower().replace('-', '_')}",
+        "gauge",
+        labels,
+        unit,
+        doc,
+        f"kafka.log:type=LogCleanerManager,name={name}" + (",logDirectory=…" if labels else ""),
+    )
+
+
+CLEANER_BUFFER_UTILIZATION = _cleaner(
+    "max-buffer-utilization-percent", "percent", "How full the map of keys was in the last cleaning."
+)
+CLEANER_RECOPY = _cleaner(
+    "cleaner-recopy-percent", "percent", "Bytes that the last cleanings kept, of those that they read."
+)
+CLEANER_TIME = _cleaner("max-clean-time-secs", "s", "What the last cleaning took.")
+CLEANER_DELAY = _cleaner(
+    "max-compaction-delay-secs",
+    "s",
+    "For how long the log that is overdue the longest by `max.compaction.lag.ms` has been so.",
+)
+CLEANER_DEAD_THREADS = _cleaner("DeadThreadCount", "workers", "Workers that have failed. 0, or it is a bug.")
+CLEANER_DIRTIEST = _cleaner_manager(
+    "max-dirty-percent", (), "percent", "Share of the dirtiest log that could be cleaned."
+)
+CLEANER_LAST_RUN = _cleaner_manager(
+    "time-since-last-run-ms", (), "ms", "Since a worker last looked for a log to clean."
+)
+UNCLEANABLE_PARTITIONS = _cleaner_manager(
+    "uncleanable-partitions-count",
+    ("logdirectory",),
+    "partitions",
+    "Logs that could not be cleaned and were set aside until the next start.",
+)
+UNCLEANABLE_BYTES = _cleaner_manager(
+    "uncleanable-bytes", ("logdirectory",), "bytes", "What could be cleaned of those."
+)
+
+
 def _controller(name: str, unit: str, doc: str) -> Family:
     return Family(
         f"kafka_controller_kafkacontroller_{name.lower()}",
@@ -581,6 +633,20 @@ GROUPS = (
             LOG_FLUSHES,
             OFFLINE_LOG_DIRECTORIES,
             LOG_DIRECTORY_OFFLINE,
+        ),
+    ),
+    Group(
+        "Compaction",
+        (
+            CLEANER_DIRTIEST,
+            CLEANER_LAST_RUN,
+            UNCLEANABLE_PARTITIONS,
+            UNCLEANABLE_BYTES,
+            CLEANER_TIME,
+            CLEANER_RECOPY,
+            CLEANER_BUFFER_UTILIZATION,
+            CLEANER_DELAY,
+            CLEANER_DEAD_THREADS,
         ),
     ),
     Group(

@@ -20,6 +20,7 @@ from moldau.replica.partition import Partition
 from moldau.replica.replicas import COUNTERS, counters_of
 from moldau.runtime.process import ProcessUsage
 from moldau.server.dispatcher import Dispatcher
+from moldau.server.log_cleaner import LogCleaner
 from moldau.server.metrics import catalog
 from moldau.server.metrics.catalog import QUANTILES, Family
 from moldau.server.metrics.chunks import in_chunks
@@ -45,6 +46,7 @@ class Sources:
     quorum: Quorum
     acceptors: Sequence[tuple[str, Acceptor]]  # with the names of their listeners
     flushes: Histogram
+    cleaner: LogCleaner
     broker_state: Callable[[], int]
     process_usage: Callable[[], ProcessUsage] | None
 
@@ -261,6 +263,25 @@ class Collector:
         for path in services.config.log_dirs:
             page.add(catalog.LOG_DIRECTORY_OFFLINE, int(path in directories.offline), path)
         self._add_times(page, catalog.LOG_FLUSHES, self._sources.flushes)
+        self._add_cleaner(page)
+
+    def _add_cleaner(self, page: Page) -> None:
+        cleaner = self._sources.cleaner
+        last = cleaner.last_cleanings
+        bytes_read = sum(each.bytes_read for each in last)
+        bytes_written = sum(each.bytes_written for each in last)
+        page.add(catalog.CLEANER_DIRTIEST, int(100 * cleaner.dirtiest_ratio))
+        page.add(catalog.CLEANER_LAST_RUN, cleaner.ms_since_last_run)
+        for directory in self._sources.services.log_directories.online:
+            partitions, dirty_bytes = cleaner.uncleanable(directory)
+            page.add(catalog.UNCLEANABLE_PARTITIONS, partitions, directory.path)
+            page.add(catalog.UNCLEANABLE_BYTES, dirty_bytes, directory.path)
+        page.add(catalog.CLEANER_TIME, int(max((each.seconds for each in last), default=0)))
+        page.add(catalog.CLEANER_RECOPY, int(100 * bytes_written / max(bytes_read, 1)))
+        utilization = max((each.buffer_utilization for each in last), default=0.0)
+        page.add(catalog.CLEANER_BUFFER_UTILIZATION, int(100 * utilization))
+        page.add(catalog.CLEANER_DELAY, max((each.delay_ms for each in last), default=0) // 1000)
+        page.add(catalog.CLEANER_DEAD_THREADS, cleaner.dead_workers)
 
     def _add_process(self, page: Page) -> None:
         if self._sources.process_usage is None:
