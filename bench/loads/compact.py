@@ -15,7 +15,14 @@ from pathlib import Path
 from random import Random
 
 import cramjam
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from bench import frames, topics
 from bench.brokers import Broker

@@ -164,11 +164,11 @@ def test_a_map_that_is_full_cleans_up_to_there(files: SimFileSystem, log: Log) -
     for number in range(40):
         put(log, (b"k%d" % (number % 20), b"%d" % number))
     finish(log)
-    result = clean_log(files, log, dedupe_bytes=128 * 10, dedupe_load_factor=1.0)
+    result = clean_log(files, log, dedupe_bytes=160 * 10, dedupe_load_factor=1.0)
     assert result.next_dirty_offset == 10
     assert len(all_records(log)) == 40
     while result is not None:
-        result = clean_log(files, log, dedupe_bytes=128 * 10, dedupe_load_factor=1.0)
+        result = clean_log(files, log, dedupe_bytes=160 * 10, dedupe_load_factor=1.0)
     assert [offset for offset, _, _ in all_records(log)] == list(range(20, 40))
 
 
@@ -327,7 +327,7 @@ def test_any_history_keeps_the_newest_of_each_key(seed, rounds, dedupe_entries, 
                 files,
                 log,
                 now_ms=now_ms,
-                dedupe_bytes=128 * dedupe_entries,
+                dedupe_bytes=160 * dedupe_entries,
                 dedupe_load_factor=1.0,
                 io_buffer_bytes=io_buffer,
             )

@@ -15,6 +15,10 @@ _NULL = 1
 """The length -1, as a varint."""
 
 
+SHORT_KEY_BYTES = 63
+"""As much as a length of one byte can say."""
+
+
 class Scan(NamedTuple):
     keys: list[bytes]
     """Of each record, in order; empty where there is no key (`keyless` says which those are)."""
@@ -24,6 +28,8 @@ class Scan(NamedTuple):
     """The numbers of the records without a key."""
     tombstones: list[int]
     """The numbers of the records without a value."""
+    has_long_keys: bool
+    """Whether any key is longer than SHORT_KEY_BYTES."""
 
 
 def scan_records(data: bytes, count: int) -> Scan:
@@ -36,6 +42,7 @@ def scan_records(data: bytes, count: int) -> Scan:
     keyless: list[int] = []
     tombstones: list[int] = []
     add_key, add_start = keys.append, starts.append
+    has_long_keys = False
     position = 0
     try:
         for number in range(count):
@@ -63,6 +70,7 @@ def scan_records(data: bytes, count: int) -> Scan:
             position += 1
             if size >= 0x80:
                 size, position = _length(data, position - 1)
+                has_long_keys = True
             if size & 1:
                 keyless.append(number)
                 add_key(b"")
@@ -80,7 +88,29 @@ def scan_records(data: bytes, count: int) -> Scan:
     except (IndexError, ValueError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the records are not what they say: {error}") from None
     add_start(position)
-    return Scan(keys, starts, keyless, tombstones)
+    return Scan(keys, starts, keyless, tombstones, has_long_keys)
+
+
+def record_starts(data: bytes, count: int) -> list[int]:
+    """Where each of the first `count` records begins, and last of all where the last of them ends: of records that
+    `scan_records` has found sound."""
+    starts: list[int] = []
+    add_start = starts.append
+    position = 0
+    for _ in range(count):
+        add_start(position)
+        size = data[position]
+        if size < 0x80:
+            position += (size >> 1) + 1
+            continue
+        byte = data[position + 1]
+        if byte < 0x80:
+            position += ((size & 0x7F | byte << 7) >> 1) + 2
+        else:
+            size, position = read_varint(data, position)
+            position += size
+    add_start(position)
+    return starts
 
 
 def timestamp_delta(data: bytes, start: int) -> int:

@@ -1,8 +1,7 @@
 """The program of a helper process: `python -m moldau.runtime.helper_process module:function`.
 
-Requests come through standard input, answers leave through standard output (`helper.py` has the frames). It is
-nicer than the node it works for, which has requests to answer, and ends when standard input does: a thread waits
-for that, since the work itself may take long.
+Requests come through standard input, answers leave through standard output (`helper.py` has the frames). It
+ends when standard input does: a thread waits for that, since the work itself may take long.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from .helper import FRAME
 from .interfaces import FileSystem
 
 SIGN_OF_LIFE_S = 1.0
-NICENESS = 5
 
 Work = Callable[[FileSystem, bytes], Iterator[bytes | float]]
 
@@ -71,7 +69,6 @@ class HelperProcess:
 
 
 def main() -> None:
-    os.nice(NICENESS)
     module, _, function = sys.argv[1].partition(":")
     work: Work = getattr(import_module(module), function)
     HelperProcess(work, sys.stdin.buffer, sys.stdout.buffer).run()

@@ -12,11 +12,11 @@ last below the end of what is cleaned: a reader can tell from it that the log go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from moldau.log.batch_scan import marker_type
-from moldau.log.cleaner.offset_map import OffsetMap, bring_to_size
+from moldau.log.cleaner.offset_map import OffsetMap, short_keys
 from moldau.log.cleaner.transactions import CleanedTransactions
 from moldau.records.batch import (
     CODEC_MASK,
@@ -27,11 +27,10 @@ from moldau.records.batch import (
 from moldau.records.builder import assemble_batch
 from moldau.records.compression import Codec, compress
 from moldau.records.record import read_payload, read_records, read_varint, varint
-from moldau.records.scan import Scan, scan_records, timestamp_delta
+from moldau.records.scan import Scan, record_starts, scan_records, timestamp_delta
 from moldau.wire.errors import ErrorCode, KafkaError
 
 _INT64_MAX = (1 << 63) - 1
-_NOT_THERE = -1
 
 
 class LastBatch(NamedTuple):
@@ -41,26 +40,39 @@ class LastBatch(NamedTuple):
     epoch: int
 
 
-def map_batch(map: OffsetMap, header: BatchHeader, batch: memoryview, start_offset: int) -> bool:
-    """Tell the map what the batch has from `start_offset` on. False, and nothing told, if it has no room."""
-    if not map.has_room_for(header.record_count):
-        return False
-    if header.record_count:
-        if header.base_offset >= start_offset:
-            scan = scan_records(read_payload(batch), header.record_count)
-            keys = scan.keys
-            if scan.keyless:
-                skipped = set(scan.keyless)
-                keys = [key for number, key in enumerate(keys) if number not in skipped]
-        else:
-            keys = [
-                record.key
-                for record in read_records(batch)
-                if record.key is not None and record.offset >= start_offset
-            ]
-        map.put(bring_to_size(keys), header.base_offset)
+def map_batch(map: OffsetMap, header: BatchHeader, batch: memoryview, start_offset: int) -> int:
+    """Tell the map what the batch has from `start_offset` on. How many of these records have no key; -1, and
+    nothing was told, if the map has no room."""
+    count = header.record_count
+    if not map.has_room_for(count):
+        return -1
     map.latest_offset = max(map.latest_offset, header.last_offset)
-    return True
+    if not count:
+        return 0
+    scan = scan_records(read_payload(batch), count)
+    if not scan.keyless and not scan.tombstones and _is_whole(header) and header.base_offset >= start_offset:
+        map.put(short_keys(scan), range(header.base_offset, header.next_offset))
+        return 0
+    offsets = _offsets(header, batch)
+    keyless, tombstones = set(scan.keyless), set(scan.tombstones)
+    numbers = [number for number in range(count) if number not in keyless and offsets[number] >= start_offset]
+    keys = short_keys(scan)
+    map.put(
+        [keys[number] for number in numbers],
+        [~offsets[number] if number in tombstones else offsets[number] for number in numbers],
+    )
+    return len(keyless)
+
+
+def _is_whole(header: BatchHeader) -> bool:
+    """Whether no record of the batch was ever taken out, so that each has the offset of its place."""
+    return header.record_count == header.last_offset_delta + 1
+
+
+def _offsets(header: BatchHeader, batch: memoryview) -> Sequence[int]:
+    if _is_whole(header):
+        return range(header.base_offset, header.next_offset)
+    return [record.offset for record in read_records(batch)]
 
 
 class BatchFilter:
@@ -70,6 +82,7 @@ class BatchFilter:
         "_last_batches",
         "_map",
         "_now_ms",
+        "_start_offset",
         "_transactions",
         "records_invalid",
         "records_read",
@@ -81,6 +94,7 @@ class BatchFilter:
         map: OffsetMap,
         transactions: CleanedTransactions,
         last_batches: Mapping[int, LastBatch],
+        start_offset: int,
         end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
@@ -88,6 +102,7 @@ class BatchFilter:
         self._map = map
         self._transactions = transactions
         self._last_batches = last_batches
+        self._start_offset = start_offset  # of the dirty part
         self._end_offset = end_offset
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
@@ -133,69 +148,92 @@ class BatchFilter:
         if not ends_nothing or horizon_ms is not None:
             return batch
         payload = read_payload(batch)
-        scan = scan_records(payload, header.record_count)
-        return self._rebuilt(header, payload, scan, range(header.record_count), sets_horizon=True) or batch
+        starts = record_starts(payload, header.record_count)
+        return self._rebuilt(header, payload, starts, range(header.record_count), sets_horizon=True) or batch
 
     def _retain_data(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        count = header.record_count
-        if not count:
+        if not header.record_count:
             return None
+        self.records_read += header.record_count
+        if self._start_offset <= header.base_offset <= self._map.latest_offset:
+            return self._retain_dirty(header, batch)
         payload = read_payload(batch)
-        scan = scan_records(payload, count)
-        self.records_read += count
-        horizon_ms = header.delete_horizon_ms
-        numbers: list[int] | range
-        if header.base_offset > self._map.latest_offset:
-            numbers = range(count)
-        else:
-            numbers = self._newest(header.base_offset, scan)
+        scan = scan_records(payload, header.record_count)
+        numbers: Sequence[int] = range(header.record_count)
+        if header.base_offset <= self._map.latest_offset:
+            numbers = self._not_superseded(header, batch, scan)
             if scan.keyless:
                 self.records_invalid += len(scan.keyless)
-                keyless = set(scan.keyless)
-                numbers = [number for number in numbers if number not in keyless]
-            if scan.tombstones and self._is_over(horizon_ms):
-                tombstones = set(scan.tombstones)
-                numbers = [number for number in numbers if number not in tombstones]
+                numbers = _without(numbers, scan.keyless)
+            if scan.tombstones and self._is_over(header.delete_horizon_ms):
+                numbers = _without(numbers, scan.tombstones)
+        has_tombstone = bool(scan.tombstones) and not set(scan.tombstones).isdisjoint(numbers)
+        return self._retain_numbers(header, batch, payload, scan.starts, numbers, has_tombstone)
+
+    def _not_superseded(self, header: BatchHeader, batch: memoryview, scan: Scan) -> Sequence[int]:
+        """The numbers of the records, some or all of them clean, of whose keys the map has nothing newer."""
+        keys, newest = short_keys(scan), self._map.offsets
+        if newest.keys().isdisjoint(keys):
+            return range(len(keys))
+        if header.last_offset < self._start_offset:
+            return [number for number, key in enumerate(keys) if key not in newest]
+        offsets = _offsets(header, batch)
+        return [
+            number
+            for number, key in enumerate(keys)
+            if key not in newest or newest[key] in (offsets[number], ~offsets[number])
+        ]
+
+    def _retain_dirty(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        """Of a batch that the map knows all of: the map tells what stays of it, not the records."""
+        retained: Sequence[int] = self._map.newest_in(header.base_offset, header.last_offset)
+        has_tombstone = self._map.has_tombstone(retained)
+        if has_tombstone and self._is_over(header.delete_horizon_ms):
+            retained = [offset for offset in retained if not self._map.is_tombstone(offset)]
+            has_tombstone = False
+        if not retained:
+            return None
+        if len(retained) == header.record_count and not has_tombstone:
+            self.records_retained += header.record_count
+            return batch
+        numbers: Sequence[int]
+        if _is_whole(header):
+            numbers = [offset - header.base_offset for offset in retained]
+        else:
+            stays = set(retained)
+            numbers = [number for number, offset in enumerate(_offsets(header, batch)) if offset in stays]
+        payload = read_payload(batch)
+        starts = record_starts(payload, numbers[-1] + 1)
+        return self._retain_numbers(header, batch, payload, starts, numbers, has_tombstone)
+
+    def _retain_numbers(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        payload: bytes,
+        starts: list[int],
+        numbers: Sequence[int],
+        has_tombstone: bool,
+    ) -> bytes | memoryview | None:
         self.records_retained += len(numbers)
         if not numbers:
             return None
-        sets_horizon = (
-            bool(scan.tombstones) and horizon_ms is None and not set(scan.tombstones).isdisjoint(numbers)
-        )
-        if len(numbers) == count and not sets_horizon:
+        sets_horizon = has_tombstone and header.delete_horizon_ms is None
+        if len(numbers) == header.record_count and not sets_horizon:
             return batch
-        rebuilt = self._rebuilt(header, payload, scan, numbers, sets_horizon=sets_horizon)
-        return rebuilt or self._rebuilt(header, payload, scan, numbers, sets_horizon=False)
-
-    def _newest(self, base_offset: int, scan: Scan) -> list[int] | range:
-        """The numbers of the records that are not older than what the map has of their keys."""
-        keys = bring_to_size(scan.keys)
-        newest_batch = self._map.batches.get
-        found = [newest_batch(key, _NOT_THERE) for key in keys]
-        latest = max(found)
-        if latest < base_offset:
-            return range(len(keys))
-        if latest == base_offset or base_offset in found:
-            last = dict(zip(keys, range(len(keys)), strict=True))
-            return [
-                number
-                for number, batch_offset in enumerate(found)
-                if batch_offset < base_offset
-                or (batch_offset == base_offset and last[keys[number]] == number)
-            ]
-        return [number for number, batch_offset in enumerate(found) if batch_offset < base_offset]
+        rebuilt = self._rebuilt(header, payload, starts, numbers, sets_horizon=sets_horizon)
+        return rebuilt or self._rebuilt(header, payload, starts, numbers, sets_horizon=False)
 
     def _rebuilt(
         self,
         header: BatchHeader,
         payload: bytes,
-        scan: Scan,
-        numbers: list[int] | range,
+        starts: list[int],
+        numbers: Sequence[int],
         *,
         sets_horizon: bool,
     ) -> bytes | None:
         """A batch of those of its records. None if their times cannot be told from the horizon on."""
-        starts = scan.starts
         records = [payload[starts[number] : starts[number + 1]] for number in numbers]
         max_timestamp = header.max_timestamp
         if not header.is_log_append_time:
@@ -225,6 +263,11 @@ class BatchFilter:
             base_sequence=header.base_sequence,
             record_count=len(records),
         )
+
+
+def _without(numbers: Sequence[int], others: Sequence[int]) -> list[int]:
+    left_out = set(others)
+    return [number for number in numbers if number not in left_out]
 
 
 def _shifted(record: bytes, shift_ms: int) -> bytes:

@@ -61,12 +61,14 @@ class _Cleaning:
         self._request = request
         self._map = OffsetMap(request.dedupe_bytes, request.dedupe_load_factor)
         self._bytes_mapped = 0
+        self._records_invalid = 0
         self._bytes_read = 0
         self._bytes_written = 0
 
     def run(self) -> Iterator[Step]:
         request = self._request
         yield from self._build_map()
+        self._map.complete()
         end_offset = self._map.latest_offset + 1
         sources = [source for source in request.sources if source.base_offset < end_offset]
         transactions = CleanedTransactions(request.aborted)
@@ -74,6 +76,7 @@ class _Cleaning:
             self._map,
             transactions,
             request.last_batches,
+            request.first_dirty_offset,
             request.end_offset,
             request.now_ms,
             request.delete_retention_ms,
@@ -94,7 +97,7 @@ class _Cleaning:
                 bytes_written=self._bytes_written,
                 records_read=batch_filter.records_read,
                 records_written=batch_filter.records_retained,
-                records_invalid=batch_filter.records_invalid,
+                records_invalid=self._records_invalid + batch_filter.records_invalid,
             )
         )
 
@@ -116,8 +119,10 @@ class _Cleaning:
                     if header.is_control:
                         transactions.on_marker(header, marker_type(batch))
                     elif not transactions.on_batch(header):
-                        if not map_batch(map, header, batch, start):
+                        keyless = map_batch(map, header, batch, start)
+                        if keyless < 0:
                             return
+                        self._records_invalid += keyless
                     map.latest_offset = max(map.latest_offset, header.last_offset)
                 self._bytes_mapped += len(chunk)
                 yield self._pause(len(chunk))
