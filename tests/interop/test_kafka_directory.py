@@ -4,7 +4,7 @@ notices the other."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
@@ -105,7 +105,7 @@ def test_kafka_serves_what_moldau_wrote_and_moldau_what_kafka_wrote(tmp_path: Pa
     assert moldau.errors.read_text() == ""
 
 
-def kafka_on(data: Path) -> KafkaServer:
+def kafka_on(data: Path, options: Mapping[str, str] | None = None) -> KafkaServer:
     """`moldau up` names its voter in a property, as kafka-storage without --standalone expects it."""
     port, controller_port = free_port(), free_port()
     return KafkaServer(
@@ -114,6 +114,7 @@ def kafka_on(data: Path) -> KafkaServer:
         properties={
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            **(options or {}),
         },
     )
 
