@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.loads import Load
 from bench.loads.commit import Commit
-from bench.loads.compact import ZSTD, Compact
+from bench.loads.compact import ZSTD, Compact, LatencyBesideCompaction
 from bench.loads.confluent import ConfluentConsume, ConfluentProduce
 from bench.loads.java import JavaConsume, JavaConsumePerf, JavaProduce
 from bench.loads.latency import Latency
@@ -72,6 +72,7 @@ LOADS: list[Load] = [
     Compact(name="compact-1k", value_bytes=1000, records=400_000, keys=40_000),
     Compact(name="compact-100b-zstd", value_bytes=100, records=3_000_000, keys=300_000, codec=ZSTD),
     Compact(name="compact-1k-zstd", value_bytes=1000, records=400_000, keys=40_000, codec=ZSTD),
+    LatencyBesideCompaction(name="latency-compact", value_bytes=100, records=6_000_000, keys=500_000),
     Start(),
     Memory(),
 ]
@@ -234,6 +235,8 @@ ROWS = [
             ("compact-1k-zstd", "1 KB, zstd"),
         )
     ),
+    Row(load="latency-compact", metric="p50_times", title="latency beside compaction / without, p50"),
+    Row(load="latency-compact", metric="p99_times", title="latency beside compaction / without, p99"),
     Row(
         load="start",
         metric="seconds",

@@ -23,6 +23,8 @@ _UNITS = {
     "mb_per_s": "MB/s",
     "p50_ms": "ms",
     "p99_ms": "ms",
+    "p50_times": "times",
+    "p99_times": "times",
     "seconds": "s",
     "beyond_s": "s",
     "loading_s": "s",

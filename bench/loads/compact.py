@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from bench import frames, topics
 from bench.brokers import Broker
-from bench.loads import Sample, Subject, Unshared
+from bench.loads import Sample, Subject, Unshared, child, topic_of
 
 NONE, ZSTD = 0, 4
 _SEGMENT_BYTES = 32 << 20
@@ -48,13 +48,8 @@ class Compact(Unshared):
 
     def run(self, subject: Subject, scale: float) -> Sample:
         broker = subject.running
-        Compact._runs += 1
-        topic = f"{self.name}-{Compact._runs}"
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        create(admin, topic)
-        with frames.connect(broker.bootstrap) as sock:
-            write(sock, topic, self.batches(scale))
-        [directory] = broker.directory.rglob(f"{topic}-0")
+        topic, directory = self.filled(broker, admin, scale)
         *closed, _ = sorted(directory.glob("*.log"))
         closed_bytes = sum(path.stat().st_size for path in closed)
         cpu_before, started = broker.cpu_seconds(), time.monotonic()
@@ -68,6 +63,16 @@ class Compact(Unshared):
             "cpu_s_per_gb": cpu_s / (closed_bytes / 1e9),
             "left": left_bytes / closed_bytes,
         }
+
+    def filled(self, broker: Broker, admin: AdminClient, scale: float) -> tuple[str, Path]:
+        """A new topic with everything in it, and where the broker keeps it."""
+        Compact._runs += 1
+        topic = f"{self.name}-{Compact._runs}"
+        create(admin, topic)
+        with frames.connect(broker.bootstrap) as sock:
+            write(sock, topic, self.batches(scale))
+        [directory] = broker.directory.rglob(f"{topic}-0")
+        return topic, directory
 
     def batches(self, scale: float) -> Iterator[bytes]:
         """The same for every subject. Half of a value does not compress."""
@@ -90,6 +95,36 @@ class Compact(Unshared):
             if self.codec == ZSTD:
                 encoded = bytes(cramjam.zstd.compress(encoded, level=3))
             yield frames.batch_of(encoded, count, now_ms, self.codec)
+
+
+class LatencyBesideCompaction(Compact):
+    """What it costs those who produce and fetch: the latency load while nothing is compacted, and at once again
+    while something is, for longer than that takes."""
+
+    seconds = 4
+
+    def run(self, subject: Subject, scale: float) -> Sample:
+        broker = subject.running
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic, directory = self.filled(broker, admin, scale)
+        idle = self.latency(broker)
+        allow(admin, topic)
+        busy = self.latency(broker)
+        ended_early = is_cleaned(directory, topic)
+        wait_cleaned(broker, directory, topic)
+        topics.delete(broker.bootstrap, topic)
+        if ended_early:
+            raise RuntimeError("the compaction was over before the latency was measured")
+        return {
+            "p50_times": busy["p50_ms"] / idle["p50_ms"],
+            "p99_times": busy["p99_ms"] / idle["p99_ms"],
+            "p50_ms": busy["p50_ms"],
+            "p99_ms": busy["p99_ms"],
+        }
+
+    def latency(self, broker: Broker) -> Sample:
+        with topic_of(broker, self.name) as topic:
+            return child("latency", bootstrap=broker.bootstrap, topic=topic, records=self.seconds * 1000)
 
 
 def create(admin: AdminClient, topic: str) -> None:
@@ -125,12 +160,15 @@ def _check(answer: bytes | bytearray, topic: str) -> None:
 
 
 def wait_cleaned(broker: Broker, directory: Path, topic: str) -> None:
-    """Until the checkpoint has the base of the active segment."""
-    active = max(int(path.stem) for path in directory.glob("*.log"))
-    checkpoint = directory.parent / "cleaner-offset-checkpoint"
-    wanted = f"{topic} 0 {active}"
     deadline = time.monotonic() + _TIMEOUT_S
-    while wanted not in (checkpoint.read_text().splitlines() if checkpoint.exists() else ()):
+    while not is_cleaned(directory, topic):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{broker.name} has not cleaned {topic} in {_TIMEOUT_S} s")
         time.sleep(_POLL_S)
+
+
+def is_cleaned(directory: Path, topic: str) -> bool:
+    """Whether the checkpoint has the base of the active segment."""
+    active = max(int(path.stem) for path in directory.glob("*.log"))
+    checkpoint = directory.parent / "cleaner-offset-checkpoint"
+    return checkpoint.exists() and f"{topic} 0 {active}" in checkpoint.read_text().splitlines()

@@ -148,7 +148,6 @@ class TopicConfig(Section):
         "delete.retention.ms",
         86_400_000,
         at_least(0),
-        effect=False,
         synonyms=(("log.cleaner.delete.retention.ms", 1),),
         doc="How long the markers of deleted keys, and of transactions, outlive compaction.",
     )
@@ -156,7 +155,6 @@ class TopicConfig(Section):
         "min.compaction.lag.ms",
         0,
         at_least(0),
-        effect=False,
         synonyms=(("log.cleaner.min.compaction.lag.ms", 1),),
         doc="Records younger than this are not compacted.",
     )
@@ -164,7 +162,6 @@ class TopicConfig(Section):
         "max.compaction.lag.ms",
         LONG_MAX,
         at_least(1),
-        effect=False,
         synonyms=(("log.cleaner.max.compaction.lag.ms", 1),),
         doc="Records older than this are compacted even if little of the log is uncompacted.",
     )
@@ -172,7 +169,6 @@ class TopicConfig(Section):
         "min.cleanable.dirty.ratio",
         0.5,
         between(0, 1),
-        effect=False,
         synonyms=(("log.cleaner.min.cleanable.ratio", 1),),
         doc="Share of a log that has to be uncompacted before it is compacted.",
     )

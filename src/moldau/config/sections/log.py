@@ -283,15 +283,13 @@ class Cleaner(Section):
     enable = boolean(
         "log.cleaner.enable",
         True,
-        effect=False,
-        doc="Kept for compatibility: compaction cannot be turned off.",
+        doc="Whether compacted topics are compacted. Without it they keep everything.",
     )
     threads = integer(
         "log.cleaner.threads",
         1,
         at_least(0),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Workers that compact logs.",
     )
     backoff_ms = long(
@@ -299,36 +297,32 @@ class Cleaner(Section):
         15_000,
         at_least(0),
         mode=CLUSTER_WIDE,
-        effect=False,
-        doc="Pause of a compaction worker that found nothing to do.",
+        doc="Pause of a compaction worker that found nothing to do; a tenth of a second at least.",
     )
     dedupe_buffer_size = long(
         "log.cleaner.dedupe.buffer.size",
         1 << 27,
         mode=CLUSTER_WIDE,
-        effect=False,
-        doc="Memory for the maps from key to newest offset, of all compaction workers together.",
+        doc="Memory for the maps from key to newest offset, of all compaction workers together: 160 bytes a "
+        "key, where Apache Kafka takes 24.",
     )
     io_buffer_size = integer(
         "log.cleaner.io.buffer.size",
         1 << 19,
         at_least(0),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Memory for reading and writing, of all compaction workers together.",
     )
     io_buffer_load_factor = double(
         "log.cleaner.io.buffer.load.factor",
         0.9,
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="How full a map from key to offset may get; fuller means more log per pass and more collisions.",
     )
     io_max_bytes_per_second = double(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE_MAX,
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Reads and writes of compaction together are held below this rate.",
     )
     min_cleanable_ratio = double(
@@ -336,7 +330,6 @@ class Cleaner(Section):
         0.5,
         between(0, 1),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Share of a log that has to be uncompacted before it is compacted.",
     )
     delete_retention_ms = long(
@@ -344,7 +337,6 @@ class Cleaner(Section):
         86_400_000,
         at_least(0),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="How long the markers of deleted keys, and of transactions, outlive compaction.",
     )
     min_compaction_lag_ms = long(
@@ -352,7 +344,6 @@ class Cleaner(Section):
         0,
         at_least(0),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Records younger than this are not compacted.",
     )
     max_compaction_lag_ms = long(
@@ -360,6 +351,5 @@ class Cleaner(Section):
         LONG_MAX,
         at_least(1),
         mode=CLUSTER_WIDE,
-        effect=False,
         doc="Records older than this are compacted even if little of the log is uncompacted.",
     )
