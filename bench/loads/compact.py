@@ -1,8 +1,10 @@
-"""Compaction: MB of log a second, from when a topic may be compacted until the cleaner's checkpoint says it is.
+"""Compaction: MB of log a second, from when a topic may be compacted until the cleaner's checkpoint says it
+is.
 
-A topic with ten updates of each key, in no order, is filled while it cannot become dirty enough to be cleaned;
-then `min.cleanable.dirty.ratio` is lowered. What is counted is the size of the closed segments, compressed as
-they are; the active one is nobody's to clean. Both brokers look for something to clean every 0.2 s.
+A topic with ten updates of each key, in no order, is filled while it cannot become dirty enough to be
+cleaned; then `min.cleanable.dirty.ratio` is lowered. What is counted is the size of the closed segments,
+compressed as they are; the active one is nobody's to clean. Both brokers look for something to clean every
+0.2 s.
 """
 
 from __future__ import annotations
@@ -98,8 +100,8 @@ class Compact(Unshared):
 
 
 class LatencyBesideCompaction(Compact):
-    """What it costs those who produce and fetch: the latency load while nothing is compacted, and at once again
-    while something is, for longer than that takes."""
+    """What it costs those who produce and fetch: the latency load while nothing is compacted, and at once
+    again while something is, for longer than that takes."""
 
     seconds = 4
 

@@ -1,5 +1,5 @@
-"""The same log, compacted by Moldau and by Apache Kafka 4.3: the same records stay, and each reads what the other
-has cleaned."""
+"""The same log, compacted by Moldau and by Apache Kafka 4.3: the same records stay, and each reads what the
+other has cleaned."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_both_keep_the_same_records_and_read_each_others_logs(tmp_path: Path, ka
 
 
 def write(bootstrap: str, seed: int, codec: str, *, transactional: bool = True) -> None:
-    """Updates, tombstones and, on a Kafka, transactions, half of which are aborted; more than a segment of it."""
+    """Updates, tombstones and, on a Kafka, transactions, half of which are aborted; more than a segment of
+    it."""
     random = Random(seed)
     options = {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 1000}
     plain = Producer({**options, "enable.idempotence": True, "batch.num.messages": 7})

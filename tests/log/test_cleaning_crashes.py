@@ -1,4 +1,5 @@
-"""The power is cut at every file operation of a cleaning: what is left is always a log that Kafka could have."""
+"""The power is cut at every file operation of a cleaning: what is left is always a log that Kafka could
+have."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ SETTINGS = compacted(segment_bytes=500)
 
 
 def fill(log: Log) -> None:
-    """Updates, tombstones whose time is over, a committed transaction and an aborted one, over some segments."""
+    """Updates, tombstones whose time is over, a committed transaction and an aborted one, over some
+    segments."""
     random = Random(3)
     for number in range(12):
         put(log, (b"k%d" % random.randrange(4), b"%d" % number), (b"gone", b"value"))

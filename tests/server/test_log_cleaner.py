@@ -1,9 +1,11 @@
-"""The cleaner of a node: what it chooses, and what becomes of a cleaning when its log, its helper or its disk go."""
+"""The cleaner of a node: what it chooses, and what becomes of a cleaning when its log, its helper or its disk
+go."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from random import Random
 
 import pytest
 
@@ -325,3 +327,30 @@ def test_old_segments_go_with_both_policies(node: SimNode) -> None:
     assert len(offsets(log)) == 300
     node.simulation.advance(60)
     assert log.log_start_offset == 300
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_while_a_node_cleans_changes_nothing_of_what_was_durable(seed: int) -> None:
+    random = Random(seed)
+    with SimNode(seed, log_cleaner_backoff_ms="300", log_cleaner_io_max_bytes_per_second="100000") as node:
+        node.create_topic("t", **COMPACTED, flush_messages="1")
+        for _ in range(5):
+            log = fill(node, "t", keys=random.randint(1, 20), count=random.choice((100, 200, 230)))
+            newest = newest_values(log)
+            node.simulation.advance(random.uniform(0, 2))
+            node.crash()
+            log = node.partition("t").log
+            assert newest_values(log) == newest
+            assert cleaned_names(node, log.directory) == []
+        until(node, lambda: log.cleaned_offset == log.active_segment_base_offset)
+        assert newest_values(log) == newest
+
+
+def newest_values(log: Log) -> dict[bytes | None, tuple[int, bytes | None]]:
+    found = {}
+    for segment in log.segments.all:
+        data = segment.file.read_at(segment.size, 0)
+        for position, header in iterate_headers(data):
+            for record in read_records(data[position : position + header.size]):
+                found[record.key] = record.offset, record.value
+    return found

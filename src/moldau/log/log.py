@@ -771,9 +771,9 @@ class Log:
         self._deletions.append((now_ms + self.config.file_delete_delay_ms, paths))
 
     def replace_segments(self, sources: list[Segment], size: int, now_ms: int) -> None:
-        """Put in the place of `sources`, neighbours below the active segment, what a cleaning has made of them:
-        one segment of `size` bytes, whose files are there as `.cleaned`. Who still holds a file of one can
-        read it to the end. A failure leaves it to the next start to finish this or to undo it."""
+        """Put in the place of `sources`, neighbours below the active segment, what a cleaning has made of
+        them: one segment of `size` bytes, whose files are there as `.cleaned`. Who still holds a file of one
+        can read it to the end. A failure leaves it to the next start to finish this or to undo it."""
         try:
             paths = self._segments.replace(sources, size, now_ms)
             for source in sources[1:]:

@@ -92,8 +92,8 @@ def scan_records(data: bytes, count: int) -> Scan:
 
 
 def record_starts(data: bytes, count: int) -> list[int]:
-    """Where each of the first `count` records begins, and last of all where the last of them ends: of records that
-    `scan_records` has found sound."""
+    """Where each of the first `count` records begins, and last of all where the last of them ends: of records
+    that `scan_records` has found sound."""
     starts: list[int] = []
     add_start = starts.append
     position = 0

@@ -1,7 +1,7 @@
 """A helper process as its node sees it: frames through two pipes.
 
-A frame is four bytes of length and that many of content. An empty one is a sign of life. The helper's program is
-`helper_process.py`; it ends when its standard input does, so it cannot outlive the node.
+A frame is four bytes of length and that many of content. An empty one is a sign of life. The helper's program
+is `helper_process.py`; it ends when its standard input does, so it cannot outlive the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class RealHelper:
 
     @classmethod
     async def start(cls, work: str) -> RealHelper:
-        # It finds the modules that this process finds, and none in the working directory that this one would not.
+        # It finds the modules that this process finds, and none in the working directory that this one would
+        # not.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -1,12 +1,14 @@
-"""Compacts the logs of the node: the filthiest first, each by a helper process, `log.cleaner.threads` at a time.
+"""Compacts the logs of the node: the filthiest first, each by a helper process, `log.cleaner.threads` at a
+time.
 
-What a cleaning decides is in `log/cleaner/`. Here is who is cleaned, when, and what becomes of the result. The
-helper reads what does not change and writes files that nobody trusts; on the loop, which owns the log, these are
-put in place. So nothing has to be locked, and nobody has to wait for a cleaning: a log that was truncated, moved,
-deleted, or is no longer to be compacted is not the one that the cleaning was about, and what it made is dropped.
+What a cleaning decides is in `log/cleaner/`. Here is who is cleaned, when, and what becomes of the result.
+The helper reads what does not change and writes files that nobody trusts; on the loop, which owns the log,
+these are put in place. So nothing has to be locked, and nobody has to wait for a cleaning: a log that was
+truncated, moved, deleted, or is no longer to be compacted is not the one that the cleaning was about, and
+what it made is dropped.
 
-A helper that dies or says nothing is replaced, and the log tried once more. A log that cannot be cleaned is set
-aside until the next start, for all to see in the metrics, and the others go on.
+A helper that dies or says nothing is replaced, and the log tried once more. A log that cannot be cleaned is
+set aside until the next start, for all to see in the metrics, and the others go on.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""What is left of a batch when its log is compacted. Pure: a batch in, the same or a smaller one out, or none.
+"""What is left of a batch when its log is compacted. Pure: a batch in, the same or a smaller one out, or
+none.
 
-Of the records of a key the newest stays, as far as the offset map knows the log. A tombstone (no value), and a
-marker that ends a transaction of which nothing is left, stay for delete.retention.ms more: the first cleaning
-that meets one writes down when it may go, the delete horizon, in place of the batch's base timestamp (KIP-534).
-Records without a key go, and those of aborted transactions.
+Of the records of a key the newest stays, as far as the offset map knows the log. A tombstone (no value), and
+a marker that ends a transaction of which nothing is left, stay for delete.retention.ms more: the first
+cleaning that meets one writes down when it may go, the delete horizon, in place of the batch's base timestamp
+(KIP-534). Records without a key go, and those of aborted transactions.
 
-What stays keeps its offset, and a batch its first and its last offset, whatever goes of it. A batch of which no
-record stays is kept empty if it has the last sequence or epoch of a producer that is remembered, or if it is the
-last below the end of what is cleaned: a reader can tell from it that the log goes on that far.
+What stays keeps its offset, and a batch its first and its last offset, whatever goes of it. A batch of which
+no record stays is kept empty if it has the last sequence or epoch of a producer that is remembered, or if it
+is the last below the end of what is cleaned: a reader can tell from it that the log goes on that far.
 """
 
 from __future__ import annotations

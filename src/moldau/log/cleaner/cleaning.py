@@ -1,11 +1,12 @@
 """Cleaning one log: reads its segments and writes what is left of them beside them.
 
-This runs in a helper process (`runtime/helper.py`), because it burns CPU for as long as there is log to clean.
-It reads what does not change, segments below the active one, and writes nothing but `.cleaned` files. Putting
-those in place is the node's, which owns the log (`swap.py`).
+This runs in a helper process (`runtime/helper.py`), because it burns CPU for as long as there is log to
+clean. It reads what does not change, segments below the active one, and writes nothing but `.cleaned` files.
+Putting those in place is the node's, which owns the log (`swap.py`).
 
-It is a generator, so that whoever runs it can stop between any two steps: it yields the answers that are to be
-told to the node, encoded, and the seconds it has to pause for the sake of log.cleaner.io.max.bytes.per.second.
+It is a generator, so that whoever runs it can stop between any two steps: it yields the answers that are to
+be told to the node, encoded, and the seconds it has to pause for the sake of
+log.cleaner.io.max.bytes.per.second.
 """
 
 from __future__ import annotations

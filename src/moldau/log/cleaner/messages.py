@@ -1,7 +1,7 @@
 """What a node asks of the helper that cleans a log, and what the helper tells it.
 
-A request describes the log as it was: nothing in it changes while the helper works. Answers come in order: the
-segments that were cleaned, one after another, and then how it went.
+A request describes the log as it was: nothing in it changes while the helper works. Answers come in order:
+the segments that were cleaned, one after another, and then how it went.
 """
 
 from __future__ import annotations

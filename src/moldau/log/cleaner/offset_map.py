@@ -1,8 +1,8 @@
 """The newest offset of each key in the dirty part of a log, in bounded memory.
 
-A batch goes in by one call of native code. Once the map is complete, its offsets, sorted, are the records of the
-dirty part that stay: for those it takes no second look at any key. Clean records, which all lie below, go if the
-map has their key.
+A batch goes in by one call of native code. Once the map is complete, its offsets, sorted, are the records of
+the dirty part that stay: for those it takes no second look at any key. Clean records, which all lie below, go
+if the map has their key.
 
 Keys are kept as they are, but for long ones, of which a digest stands in: that has a length which no key kept
 as it is has, so the two cannot be taken for each other.

@@ -1,5 +1,5 @@
-"""Which batches of transactions may go: those of aborted ones at once, a marker when nothing is left of what it
-ended.
+"""Which batches of transactions may go: those of aborted ones at once, a marker when nothing is left of what
+it ended.
 
 Batches come in the order of the log. What is told here of aborted transactions comes from the transaction
 indexes; which of them are still worth an entry is what the index of the cleaned segment is made of.
@@ -40,8 +40,8 @@ class CleanedTransactions:
         return True
 
     def on_marker(self, header: BatchHeader, kind: ControlType | None) -> bool:
-        """Whether no batch is left of the transaction that the control batch ends. None is a control batch that
-        was emptied by an earlier cleaning."""
+        """Whether no batch is left of the transaction that the control batch ends. None is a control batch
+        that was emptied by an earlier cleaning."""
         self._begin_up_to(header.last_offset)
         match kind:
             case None:
