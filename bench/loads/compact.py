@@ -125,7 +125,7 @@ class LatencyBesideCompaction(Compact):
         }
 
     def latency(self, broker: Broker) -> Sample:
-        with topic_of(broker, self.name) as topic:
+        with topic_of(broker, "latency-beside") as topic:
             return child("latency", bootstrap=broker.bootstrap, topic=topic, records=self.seconds * 1000)
 
 
