@@ -355,6 +355,40 @@ def check(log: Log, model: Model, *, is_all_clean: bool) -> None:
         assert len(seen) == len(newest_seen)
     for segment in log.segments.all:
         check_indexes(segment)
+    check_reads(log)
+
+
+def check_reads(log: Log) -> None:
+    """From wherever a reader begins, it gets what comes next, up to where it may read."""
+    headers = [header for segment in log.segments.all for header in headers_of(segment)]
+    for offset in range(log.log_end_offset):
+        for limit in {log.log_end_offset, min(offset + 3, log.log_end_offset)}:
+            found = log.read(offset, 1 << 20, limit=limit)
+            data = found.file.read_at(found.count, found.position)
+            got = [header for _, header in iterate_headers(data)]
+            wanted = [
+                header for header in headers if header.last_offset >= offset and header.last_offset < limit
+            ]
+            assert got == wanted[: len(got)]
+            assert bool(got) == bool(wanted)
+    everything = [record for segment in log.segments.all for record in records_of(segment)]
+    for timestamp in (0, NOW_MS, NOW_MS + 2, NOW_MS + 4):
+        first = next((record for record in everything if record.timestamp >= timestamp), None)
+        answer = log.offset_for_timestamp(timestamp)
+        assert (answer.offset if answer else None) == (first.offset if first else None)
+
+
+def headers_of(segment) -> list:
+    return [header for _, header in iterate_headers(segment.file.read_at(segment.size, 0))]
+
+
+def records_of(segment) -> list[Record]:
+    data = segment.file.read_at(segment.size, 0)
+    return [
+        record
+        for position, header in iterate_headers(data)
+        for record in read_records(data[position : position + header.size])
+    ]
 
 
 def check_indexes(segment) -> None:

@@ -221,7 +221,8 @@ class Segments:
         for header, position in self._headers(segment, last_offset):
             if header.max_timestamp == timestamp:
                 offset = max_timestamp_offset(segment.file.read_at(header.size, position))
-                return None if offset is None else (timestamp, offset, header.leader_epoch)
+                if offset is not None:  # compaction leaves a batch without records its time
+                    return timestamp, offset, header.leader_epoch
         return None
 
     @staticmethod

@@ -89,7 +89,7 @@ class LogCleaner:
         self._on_log_dir_failure = on_log_dir_failure
         self._workers: dict[int, _Worker] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._in_progress: set[Log] = set()
+        self._in_progress: set[str] = set()  # directories: a topic may be deleted, and be there anew
         self._uncleanable: set[Log] = set()
         self._losses: dict[Log, int] = {}
         self._wait_until: dict[Log, float] = {}
@@ -180,7 +180,8 @@ class LogCleaner:
         if chosen is None:
             return False
         directory, each, dirt = chosen
-        self._in_progress.add(each)
+        in_progress = each.directory
+        self._in_progress.add(in_progress)
         try:
             await self._clean(worker, directory, each, dirt)
             self._losses.pop(each, None)
@@ -198,7 +199,7 @@ class LogCleaner:
             logger.warning("the cleaning of %s has to wait: %s", each, failure.message)
             self._wait_until[each] = self._runtime.clock.monotonic() + RETRY_MS / 1000
         finally:
-            self._in_progress.discard(each)
+            self._in_progress.discard(in_progress)
         return False
 
     async def _choose(self, worker: _Worker) -> tuple[LogDirectory, Log, Dirt] | None:
@@ -230,7 +231,7 @@ class LogCleaner:
     def _may_be_cleaned(self, each: Log) -> bool:
         """A log that moves to another directory is left alone meanwhile."""
         return (
-            each not in self._in_progress
+            each.directory not in self._in_progress
             and each not in self._uncleanable
             and self._is_there(each)
             and self._log_directories.find_future(each.topic, each.partition) is None
@@ -356,8 +357,8 @@ class LogCleaner:
         await self._runtime.run_blocking(directory.write, directory.prepare_cleaned_offsets())
 
     async def _remove_leftovers(self, cleaning: Cleaning) -> None:
-        """What a helper that is gone has left. The directory may be another log's by now, which is not being
-        cleaned: a cleaning of that name is this one still."""
+        """What a helper that is gone has left. The directory may be another log's by now; nobody else cleans it
+        before this is done."""
         try:
             await self._runtime.run_blocking(_remove_cleaned, self._runtime, cleaning.request.directory)
         except OSError as error:
