@@ -357,8 +357,8 @@ class LogCleaner:
         await self._runtime.run_blocking(directory.write, directory.prepare_cleaned_offsets())
 
     async def _remove_leftovers(self, cleaning: Cleaning) -> None:
-        """What a helper that is gone has left. The directory may be another log's by now; nobody else cleans it
-        before this is done."""
+        """What a helper that is gone has left. The directory may be another log's by now; nobody else cleans
+        it before this is done."""
         try:
             await self._runtime.run_blocking(_remove_cleaned, self._runtime, cleaning.request.directory)
         except OSError as error:

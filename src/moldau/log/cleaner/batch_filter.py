@@ -14,9 +14,9 @@ is the last below the end of what is cleaned: a reader can tell from it that the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from moldau.log.batch_scan import marker_type
+from moldau.log.cleaner.messages import LastBatch
 from moldau.log.cleaner.offset_map import OffsetMap, short_keys
 from moldau.log.cleaner.transactions import CleanedTransactions
 from moldau.records.batch import (
@@ -32,13 +32,6 @@ from moldau.records.scan import Scan, record_starts, scan_records, timestamp_del
 from moldau.wire.errors import ErrorCode, KafkaError
 
 _INT64_MAX = (1 << 63) - 1
-
-
-class LastBatch(NamedTuple):
-    """Of a producer: the last offset of its last batch of records, or -1 and the epoch of its last marker."""
-
-    last_data_offset: int
-    epoch: int
 
 
 def map_batch(map: OffsetMap, header: BatchHeader, batch: memoryview, start_offset: int) -> int:

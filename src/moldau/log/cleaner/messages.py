@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from moldau.log.cleaner.batch_filter import LastBatch
 from moldau.log.transaction_index import AbortedTransaction
+
+
+class LastBatch(NamedTuple):
+    """Of a producer: the last offset of its last batch of records, or -1 and the epoch of its last marker."""
+
+    last_data_offset: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

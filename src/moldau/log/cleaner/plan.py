@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moldau.config.sections.log import Cleaner
-from moldau.log.cleaner.batch_filter import LastBatch
 from moldau.log.cleaner.dirt import Dirt, first_dirty_offset, measure
-from moldau.log.cleaner.messages import CleanLog, Source
+from moldau.log.cleaner.messages import CleanLog, LastBatch, Source
 from moldau.log.errors import storage_error
 from moldau.log.log import Log
 from moldau.log.segment import Segment
