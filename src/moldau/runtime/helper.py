@@ -45,8 +45,10 @@ class RealHelper:
         return self._process.pid
 
     def send(self, request: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(FRAME.pack(len(request)) + request)
+        writer = self._process.stdin
+        assert writer is not None
+        if not writer.is_closing():  # that it has ended is told by `receive`
+            writer.write(FRAME.pack(len(request)) + request)
 
     async def receive(self) -> bytes:
         reader = self._process.stdout

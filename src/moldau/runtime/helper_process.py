@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from io import RawIOBase
 from typing import BinaryIO
 
 from .files import RealFileSystem
@@ -25,9 +26,9 @@ Work = Callable[[FileSystem, bytes], Iterator[bytes | float]]
 
 
 class HelperProcess:
-    def __init__(self, work: Work, requests: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, work: Work, requests: RawIOBase, answers: BinaryIO) -> None:
         self._work = work
-        self._requests = requests
+        self._requests = requests  # unbuffered: a buffer that a thread waits at could not be let go of
         self._answers = answers
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._wrote_at = time.monotonic()
@@ -44,10 +45,18 @@ class HelperProcess:
 
     def _read_requests(self) -> None:
         while True:
-            head = self._requests.read(FRAME.size)
-            if len(head) < FRAME.size:
+            (size,) = FRAME.unpack(self._read(FRAME.size))
+            self._queue.put(self._read(size))
+
+    def _read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            part = self._requests.read(size)
+            if not part:
                 os._exit(0)
-            self._queue.put(self._requests.read(FRAME.unpack(head)[0]))
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -71,7 +80,8 @@ class HelperProcess:
 def main() -> None:
     module, _, function = sys.argv[1].partition(":")
     work: Work = getattr(import_module(module), function)
-    HelperProcess(work, sys.stdin.buffer, sys.stdout.buffer).run()
+    with open(0, "rb", buffering=0) as requests:
+        HelperProcess(work, requests, sys.stdout.buffer).run()
 
 
 if __name__ == "__main__":
