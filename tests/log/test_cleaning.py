@@ -9,7 +9,7 @@ import pytest
 from cleaner_harness import clean_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_samples import LOG_DIR, NOW_MS, config, headers_from, open_log
+from log_samples import LOG_DIR, NOW_MS, append, config, headers_from, open_log
 
 from moldau.log.log import AppendOrigin, Log
 from moldau.records.batch import iterate_headers
@@ -31,7 +31,7 @@ def compacted(**changes: object):
 def put(log: Log, *pairs: tuple[bytes | None, bytes | None], codec: Codec = Codec.NONE, **options) -> None:
     records = [Record(0, NOW_MS + number, key, value) for number, (key, value) in enumerate(pairs)]
     batch = memoryview(bytearray(build_batch(records, codec=codec, **options)))
-    log.append_as_leader(batch, 0, NOW_MS, in_transaction=True)
+    append(log, batch)
 
 
 def end_transaction(log: Log, kind: ControlType, producer_id: int, epoch: int = 0) -> None:
