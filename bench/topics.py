@@ -54,7 +54,7 @@ def fill(bootstrap: str, topic: str, total_bytes: int, record_bytes: int) -> int
     request = frames.produce(topic, frames.batch(values, int(time.time() * 1000)))
     requests = max(1, total_bytes // (count * record_bytes))
     with frames.connect(bootstrap) as sock:
-        _write_first(sock, topic, request)
+        write_first(sock, topic, request)
         for sent in range(1, requests + IN_FLIGHT):
             if sent < requests:
                 sock.sendall(request)
@@ -63,7 +63,7 @@ def fill(bootstrap: str, topic: str, total_bytes: int, record_bytes: int) -> int
     return requests * count
 
 
-def _write_first(sock: socket.socket, topic: str, request: bytes, timeout_s: float = 30) -> None:
+def write_first(sock: socket.socket, topic: str, request: bytes, timeout_s: float = 30) -> None:
     """A leader that metadata tells of may not have heard of it yet itself."""
     deadline = time.monotonic() + timeout_s
     while error := frames.produce_error(frames.call(sock, request), topic):

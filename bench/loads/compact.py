@@ -145,6 +145,7 @@ def allow(admin: AdminClient, topic: str) -> None:
 
 
 def write(sock: socket.socket, topic: str, batches: Iterator[bytes]) -> None:
+    topics.write_first(sock, topic, frames.produce(topic, next(batches)))
     in_flight = 0
     for batch in batches:
         sock.sendall(frames.produce(topic, batch))
