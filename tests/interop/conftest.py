@@ -23,6 +23,13 @@ GROUP_OPTIONS = {
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
 }
+TRANSACTION_OPTIONS = {
+    **KEEP,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "transaction.state.log.num.partitions": "4",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
 Gather = Callable[[], Members]
 """A group that nobody is in yet, on a topic of its own."""
 
@@ -43,6 +50,19 @@ def own_node(tmp_path: Path) -> Iterator[MoldauNode]:
 @pytest.fixture(scope="session")
 def group_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MoldauNode]:
     with MoldauNode(tmp_path_factory.mktemp("groups") / "data", GROUP_OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def txn_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MoldauNode]:
+    with MoldauNode(tmp_path_factory.mktemp("txn") / "data", TRANSACTION_OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture
+def own_txn_node(tmp_path: Path) -> Iterator[MoldauNode]:
+    """For tests that stop or crash it."""
+    with MoldauNode(tmp_path / "data", TRANSACTION_OPTIONS) as running:
         yield running
 
 

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from moldau.wire.errors import ErrorCode
 from moldau.wire.messages.describe_transactions import DescribeTransactionsRequest
 from tests.support.beside import Peer
-from tests.support.clients import TIMEOUT_S, Confluent, Record
+from tests.support.clients import CLIENTS, TIMEOUT_S, Confluent, Record
 from tests.support.node import KEEP, MoldauNode
+from tests.support.transactors import TRANSACTORS
 from tools.make_golden import ARCHIVE, TOPICS, as_json, describe
 
 pytestmark = pytest.mark.timeout(60)
@@ -85,6 +86,40 @@ def check(bootstrap: str, expected) -> None:
         topic, partition = where.rsplit("-", 1)
         found = Confluent().read(bootstrap, topic, partition=int(partition), isolation=isolation)
         assert [as_json(*entry) for entry in found] == records, name
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_reads_transactions_and_compacted_topics(tmp_path: Path, client: str):
+    """And who has the transactional id that Kafka knew goes on."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    expected = json.loads((tmp_path / "expected-killed.json").read_text())["records"]
+    with MoldauNode(tmp_path / "killed", KEEP) as node:
+
+        def check_all() -> None:
+            for where in ("txn-0", "compacted-0"):
+                for isolation in ("read_uncommitted", "read_committed"):
+                    topic, partition = where.rsplit("-", 1)
+                    found = CLIENTS[client].read(
+                        node.bootstrap, topic, partition=int(partition), isolation=isolation
+                    )
+                    assert [as_json(*entry) for entry in found] == expected[f"{where}/{isolation}"]
+
+        check_all()
+        end = expected["txn-0/read_uncommitted"][-1][0] + 1
+        producer = TRANSACTORS[client](node.bootstrap, "golden")
+        for commits in (True, False):
+            producer.begin()
+            producer.send(("txn", 0), b"committed by Moldau" if commits else b"aborted by Moldau")
+            (producer.commit if commits else producer.abort)()
+        producer.close()
+        # A producer that takes the id gets it when every marker of its predecessor is written.
+        TRANSACTORS[client](node.bootstrap, "golden").close()
+        found = CLIENTS[client].read(node.bootstrap, "txn", isolation="read_committed")
+        assert [(offset, record.value) for offset, record in found if offset >= end] == [
+            (end, b"committed by Moldau")
+        ]
 
 
 def test_options_are_all_there_is_of_a_topic(tmp_path: Path):

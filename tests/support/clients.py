@@ -44,9 +44,15 @@ class Client(Protocol):
     ) -> list[int]: ...
 
     def read(
-        self, bootstrap: str, topic: str, *, partition: int = 0, offset: int = 0
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        isolation: str = "read_uncommitted",
     ) -> list[tuple[int, Record]]:
-        """From an offset to what is the end when the call is made."""
+        """From an offset to what is the end for that isolation level when the call is made."""
 
 
 class Confluent:
@@ -157,12 +163,13 @@ class Aiokafka:
 
         return asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
 
-    def read(self, bootstrap, topic, *, partition=0, offset=0):
+    def read(self, bootstrap, topic, *, partition=0, offset=0, isolation="read_uncommitted"):
         async def main():
             where = aiokafka.TopicPartition(topic, partition)
             async with aiokafka.AIOKafkaConsumer(
                 bootstrap_servers=bootstrap,
                 enable_auto_commit=False,
+                isolation_level=isolation,
                 max_partition_fetch_bytes=RECORD_BYTES_MAX,
                 fetch_max_wait_ms=50,
             ) as consumer:
@@ -208,12 +215,13 @@ class KafkaPython:
         finally:
             producer.close(timeout=5)
 
-    def read(self, bootstrap, topic, *, partition=0, offset=0):
+    def read(self, bootstrap, topic, *, partition=0, offset=0, isolation="read_uncommitted"):
         where = kafka.TopicPartition(topic, partition)
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=bootstrap,
             enable_auto_commit=False,
             group_id=None,
+            isolation_level=isolation,
             max_partition_fetch_bytes=RECORD_BYTES_MAX,
             fetch_max_wait_ms=50,
         )
