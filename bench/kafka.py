@@ -25,6 +25,8 @@ _found_version = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_te
 assert _found_version, "bench/pom.xml names no kafka.version"
 VERSION = _found_version.group(1)
 LIBS = REPOSITORY / ".java" / f"kafka-{VERSION}" / "libs"
+STREAMS_POM = Path(__file__).with_name("streams-pom.xml")
+STREAMS_LIBS = LIBS.with_name("streams-libs")
 
 SERVER_OPTIONS = [
     "-Xmx1G",
@@ -67,19 +69,27 @@ def kafka_classpath() -> str:
     """The class path of Apache Kafka's server and tools, fetched on first use; raises JavaMissing."""
     if missing := java_missing():
         raise JavaMissing(missing)
-    if not LIBS.is_dir():
-        _fetch()
+    _fetch(POM, LIBS)
     return f"{LIBS}/*"
 
 
-def java_tool(main_class: str, *args: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools, or a `.java` source file given by its path, to its end.
-
-    The exit code is the caller's to judge.
-    """
+def streams_classpath() -> str:
+    """As `kafka_classpath`, with Kafka Streams."""
     classpath = kafka_classpath()
+    _fetch(STREAMS_POM, STREAMS_LIBS, "-DincludeArtifactIds=kafka-streams,rocksdbjni")
+    return f"{classpath}:{STREAMS_LIBS}/*"
+
+
+def java_command(main_class: str, *args: str, classpath: str | None = None) -> list[str]:
+    """How to run one of Kafka's tools, or a `.java` source file given by its path."""
+    classpath = classpath or kafka_classpath()
     logging = _logging(LIBS.parent / "tools-log4j2.properties", "WARN", "SYSTEM_ERR")
-    command = ["java", *TOOL_OPTIONS, logging, "-cp", classpath, main_class, *args]
+    return ["java", *TOOL_OPTIONS, logging, "-cp", classpath, main_class, *args]
+
+
+def java_tool(main_class: str, *args: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run what `java_command` says to its end. The exit code is the caller's to judge."""
+    command = java_command(main_class, *args)
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
@@ -234,19 +244,21 @@ def end_process(process: subprocess.Popen[bytes], how: signal.Signals, timeout_s
         raise TimeoutError(f"process {process.pid} did not end {timeout_s:.0f} s after {how.name}") from None
 
 
-def _fetch() -> None:
-    LIBS.parent.mkdir(parents=True, exist_ok=True)
-    with (LIBS.parent / "fetch.lock").open("w") as lock:
+def _fetch(pom: Path, libs: Path, *options: str) -> None:
+    if libs.is_dir():
+        return
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with (libs.parent / "fetch.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test workers: one fetches, the others find it done
-        if LIBS.is_dir():
+        if libs.is_dir():
             return
-        partial = LIBS.with_name("libs.partial")
-        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-        command += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+        partial = libs.with_name(f"{libs.name}.partial")
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise JavaMissing(f"Maven could not fetch Apache Kafka {VERSION}:\n{done.stdout[-2000:]}")
-        partial.rename(LIBS)
+        partial.rename(libs)
 
 
 def _logging(path: Path, level: str, target: str) -> str:
