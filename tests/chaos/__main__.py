@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--directory", type=Path, help="where to keep everything")
     parser.add_argument("--history", type=Path, help="judge this history, and run nothing")
     options = parser.parse_args(arguments)
+    # Whoever stops it does not want its processes to stay.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.history is not None:
         return judge(list(read_lines(options.history.read_bytes())))
     root = options.directory or Path(tempfile.mkdtemp(prefix="moldau-chaos-"))

@@ -140,6 +140,16 @@ class Told:
     def _transaction(self, name: str) -> Transaction:
         return self.transactions.setdefault(name, Transaction(name))
 
+    def reign_of(self, transaction: Transaction) -> Initialized | None:
+        """How its producer came to its transactional id; None if that never asked for a commit."""
+        committing = transaction.committing
+        if committing is None:
+            return None
+        (reign,) = (
+            event for event in self.initialized[committing.transactional_id] if event.by == committing.by
+        )
+        return reign
+
     def is_there(self, transaction: Transaction) -> bool:
         return any(write.value in self.found for write in transaction.writes)
 
@@ -180,14 +190,9 @@ def _transactions(told: Told) -> Iterator[Anomaly]:
 
 def _producers(told: Told) -> Iterator[Anomaly]:
     """Order within a producer, and between those who had the same transactional id one after another."""
-    reigns = {
-        (transactional_id, event.by): number
-        for transactional_id, events in told.initialized.items()
-        for number, event in enumerate(events)
-    }
     for place, final in told.finally_.items():
         latest_number: dict[str, tuple[int, str]] = {}  # by process
-        latest_reign: dict[str, tuple[int, str]] = {}  # by transactional id
+        latest_reign: dict[str, tuple[float, str]] = {}  # by transactional id: of the last to ask
         for _, value in final.records:
             if value not in told.owner:
                 continue
@@ -196,25 +201,22 @@ def _producers(told: Told) -> Iterator[Anomaly]:
             if write.by in latest_number and number < latest_number[write.by]:
                 yield Anomaly(Kind.REORDERED, f"{place}: {value} after {latest_number[write.by][1]}")
             latest_number[write.by] = number
-            if transaction.committing is None:
+            reign = told.reign_of(transaction)
+            if reign is None:
                 continue
-            transactional_id = transaction.committing.transactional_id
-            reign = reigns[transactional_id, write.by], value
-            if transactional_id in latest_reign and reign[0] < latest_reign[transactional_id][0]:
-                yield Anomaly(Kind.ZOMBIE, f"{place}: {value} after {latest_reign[transactional_id][1]}")
-            latest_reign[transactional_id] = reign
+            since, of_later = latest_reign.get(reign.transactional_id, (reign.since, value))
+            if since > reign.at:
+                yield Anomaly(Kind.ZOMBIE, f"{place}: {value} after {of_later}")
+            latest_reign[reign.transactional_id] = max((since, of_later), (reign.since, value))
     for transaction in told.transactions.values():
-        committing = transaction.committing
-        if committing is None or not told.is_there(transaction):
+        reign = told.reign_of(transaction)
+        if reign is None or transaction.committing is None or not told.is_there(transaction):
             continue
-        following = told.initialized[committing.transactional_id][
-            reigns[committing.transactional_id, committing.by] + 1 :
-        ]
-        if following and following[0].at < committing.at:
-            yield Anomaly(
-                Kind.ZOMBIE,
-                f"{transaction.name} of {committing.by} was committed after {following[0].by} had begun",
-            )
+        for other in told.initialized[reign.transactional_id]:
+            if reign.at < other.since and other.at < transaction.committing.at:
+                yield Anomaly(
+                    Kind.ZOMBIE, f"{transaction.name} of {reign.by} was committed after {other.by} had begun"
+                )
 
 
 def _readers(told: Told) -> Iterator[Anomaly]:

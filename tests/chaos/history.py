@@ -48,6 +48,8 @@ class Initialized(Event):
     """The producer's transactional id is its own now: whoever had it before is fenced."""
 
     transactional_id: str
+    since: float
+    """When it asked for it. Who asked before another had it may have got it first, and tell of it later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

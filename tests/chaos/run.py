@@ -276,8 +276,9 @@ class Run:
         for slot in self._of(kind):
             transactional_id = slot.settings(slot.life).transactional_id
             config = {"bootstrap.servers": self.broker.bootstrap, "transactional.id": transactional_id}
+            since = time.monotonic()
             Producer(config).init_transactions(REST_S)
-            self._tell(history.Initialized, transactional_id=transactional_id)
+            self._tell(history.Initialized, transactional_id=transactional_id, since=since)
 
     def _read_finally(self, place: Place) -> None:
         self._until(

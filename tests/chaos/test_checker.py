@@ -44,6 +44,10 @@ class Story:
     def tell(self, kind: type[Event], by: str, **fields: object) -> None:
         self.events.append(kind(at=next(self._times), by=by, **fields))  # type: ignore[call-arg]
 
+    def begin(self, by: str) -> None:
+        since = next(self._times)
+        self.tell(Initialized, by, transactional_id=by.split("/")[0], since=since)
+
     def write(
         self, by: str, transaction: str, *values: tuple[Place, str], source: Position | None = None
     ) -> None:
@@ -62,7 +66,7 @@ class Story:
 def right() -> list[Event]:
     """Five transactions of one writer and its successor, one of each end; a copier; a reader."""
     story = Story()
-    story.tell(Initialized, "w/1", transactional_id="w")
+    story.begin("w/1")
     story.write("w/1", "t1", (LEFT, "a"), (RIGHT, "b"), (LEFT, "c"))
     story.commit("w/1", "t1")
     story.tell(Stored, "w/1", position=Position(*LEFT, 0), value="a")
@@ -73,11 +77,11 @@ def right() -> list[Event]:
     story.tell(Aborted, "w/1", transaction="t2")
     story.write("w/1", "t3", (LEFT, "f"), (RIGHT, "g"))
     story.commit("w/1", "t3", is_told=False)
-    story.tell(Initialized, "w/2", transactional_id="w")
+    story.begin("w/2")
     story.write("w/2", "t4", (LEFT, "h"), (RIGHT, "i"))
     story.commit("w/2", "t4", is_told=False)
     story.write("w/2", "t5", (LEFT, "j"), (RIGHT, "k"))
-    story.tell(Initialized, "c/1", transactional_id="c")
+    story.begin("c/1")
     for number, (offset, value) in enumerate(((0, "a"), (1, "c"), (5, "f"))):
         source = Position(*LEFT, offset)
         story.write("c/1", f"c{number}", (OUT, f"copy of {value}"), source=source)
@@ -167,6 +171,18 @@ def test_a_commit_after_a_successor_has_begun():
         return replace(event, at=99) if isinstance(event, Committing) and event.transaction == "t3" else event
 
     assert Kind.ZOMBIE in found(sorted(changed(later), key=lambda event: event.at))
+
+
+def test_one_that_tells_late_that_it_has_begun_fences_nobody():
+    """It had the transactional id first, and was paused before it could say so."""
+
+    def late(event: Event) -> Event:
+        if isinstance(event, Initialized) and event.by == "w/1":
+            return replace(event, by="w/0", at=event.at + 0.5)
+        return event
+
+    begun = [event for event in right() if isinstance(event, Initialized) and event.by == "w/1"]
+    assert found(sorted([*begun, *changed(late)], key=lambda event: event.at)) == set()
 
 
 def test_no_commit_is_late_that_has_failed():

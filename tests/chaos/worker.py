@@ -113,8 +113,9 @@ class Transactor(Worker):
             }
         )
         self._count = 0
+        since = time.monotonic()
         self.until_it_does(self.producer.init_transactions)
-        self.tell(history.Initialized, transactional_id=settings.transactional_id)
+        self.tell(history.Initialized, transactional_id=settings.transactional_id, since=since)
 
     def transact(self, work: Callable[[str], None], *, commits: bool = True) -> bool:
         """Whether what `work` did is committed. Raises when the producer cannot go on."""

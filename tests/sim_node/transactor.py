@@ -81,12 +81,13 @@ class Transactor:
         self._count = 0
 
     async def initialize(self) -> None:
+        since = asyncio.get_running_loop().time()
         request = InitProducerIdRequest(
             transactional_id=self._transactional_id, transaction_timeout_ms=TIMEOUT_MS
         )
         answer = await self._ask(request, InitProducerIdResponse, 5, lambda answer: answer.error_code)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-        self._tell(Initialized, transactional_id=self._transactional_id)
+        self._tell(Initialized, transactional_id=self._transactional_id, since=since)
 
     def begin(self) -> None:
         self.transaction = f"{self.name}:{self._count}"
