@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -92,6 +92,14 @@ class Slot:
             self.process = subprocess.Popen(
                 self.settings(self.life).command(), stdin=subprocess.DEVNULL, stderr=errors
             )
+
+    @property
+    def name(self) -> str:
+        return self.settings(self.life).name
+
+    @property
+    def transactional_id(self) -> str:
+        return self.settings(self.life).transactional_id
 
     def revive(self) -> bool:
         """Whether a process had ended that now has a successor."""
@@ -195,13 +203,13 @@ class Run:
 
     def _kill_client(self) -> None:
         slot = self.random.choice(self.slots)
-        self._do(f"kill {slot.settings(slot.life).name}")
+        self._do(f"kill {slot.name}")
         slot.signal(signal.SIGKILL)
         slot.start()
 
     def _pause_client(self) -> None:
         slot = self.random.choice(self.slots)
-        self._do(f"pause {slot.settings(slot.life).name}")
+        self._do(f"pause {slot.name}")
         slot.signal(signal.SIGSTOP)
 
     def _resume_client(self) -> None:
@@ -211,7 +219,7 @@ class Run:
     def _replace_paused(self) -> None:
         """Another takes over from one who does not know that it was away, and comes back."""
         slot = self.random.choice(self._of("writer", "copier"))
-        self._do(f"replace {slot.settings(slot.life).name}")
+        self._do(f"replace {slot.name}")
         slot.signal(signal.SIGSTOP)
         assert slot.process is not None
         slot.zombies.append(slot.process)
@@ -219,7 +227,7 @@ class Run:
         slot.start()
 
     def _resume(self, slot: Slot) -> None:
-        self._do(f"resume {slot.settings(slot.life).name} and {len(slot.zombies)} before it")
+        self._do(f"resume {slot.name} and {len(slot.zombies)} before it")
         for process in slot.processes():
             process.send_signal(signal.SIGCONT)
 
@@ -252,6 +260,8 @@ class Run:
         self._take_ids("writer")
         for place in IN_PLACES:
             self._read_finally(place)
+        for slot in self._of("copier"):
+            self._await_end(slot, slot.zombies)  # else one that has hung keeps its place in the group
         self._until(self._all_is_copied, "the copiers have not copied everything")
         self._end("copier")
         self._take_ids("copier")
@@ -265,16 +275,19 @@ class Run:
         for slot in self._of(kind):
             slot.signal(signal.SIGTERM)
         for slot in self._of(kind):
-            for process in slot.processes():
-                if not _ends(process):
-                    self._do(f"kill {slot.settings(slot.life).name}, which does not end")
-                    process.kill()
-                    process.wait()
+            self._await_end(slot, slot.processes())
+
+    def _await_end(self, slot: Slot, processes: Iterable[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            if not _ends(process):
+                self._do(f"kill {slot.transactional_id}, {process.pid}, which does not end")
+                process.kill()
+                process.wait()
 
     def _take_ids(self, kind: str) -> None:
         """What nobody will end is aborted when its transactional id gets another owner."""
         for slot in self._of(kind):
-            transactional_id = slot.settings(slot.life).transactional_id
+            transactional_id = slot.transactional_id
             config = {"bootstrap.servers": self.broker.bootstrap, "transactional.id": transactional_id}
             since = time.monotonic()
             Producer(config).init_transactions(REST_S)
@@ -313,7 +326,7 @@ class Run:
         for slot in self._of("copier"):
             # It may end by itself until the last moment, as when another has its place in the group.
             if not slot.revive() and self._has_hung(slot):
-                self._do(f"kill {slot.settings(slot.life).name}, which has hung")
+                self._do(f"kill {slot.name}, which has hung")
                 slot.signal(signal.SIGKILL)
         return all(offsets[place] >= end for place, end in ends.items())
 

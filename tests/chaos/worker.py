@@ -210,6 +210,9 @@ class Copier(Transactor):
                 return
             if message.error() is None:
                 self._batch.append(message)
+            elif message.error().fatal():
+                # As when a predecessor still has this one's place in the group.
+                raise KafkaException(message.error())
             else:
                 self.tell(history.Troubled, text=str(message.error()))
 
