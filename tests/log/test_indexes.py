@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 
 import pytest
 from hypothesis import given
@@ -167,3 +168,15 @@ def test_an_impossible_transaction_is_corruption():
     TransactionIndex(files, "/x", 0).append(transaction(-50))
     with pytest.raises(CorruptFileError):
         TransactionIndex(files, "/x", BASE).entries()
+
+
+@pytest.mark.parametrize("aborted", [(0, 0, 0, 0), (7, BASE + 12, BASE + 5, BASE), (7, BASE + 8, 0, 0)])
+def test_transactions_out_of_order_are_corruption(aborted):
+    """As a power cut leaves what was not synced."""
+    files = SimFileSystem()
+    TransactionIndex(files, "/x", 0).append(transaction(0))
+    file = files.open("/x")
+    file.write_at(struct.pack(">hqqqq", 0, *aborted), 34)
+    for base_offset in (0, BASE):
+        with pytest.raises(CorruptFileError):
+            TransactionIndex(files, "/x", base_offset).entries()

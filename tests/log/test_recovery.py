@@ -353,14 +353,38 @@ def test_segments_after_a_damaged_one_go(files):
     assert again.leader_epochs.latest <= 1
 
 
+def transact(log, sequence):
+    """A transaction of one batch; every second one is aborted."""
+    append(log, batch(producer_id=5, producer_epoch=0, sequence=sequence, is_transactional=True))
+    kind = ControlType.ABORT if sequence % 2 else ControlType.COMMIT
+    end = build_end_txn_batch(EndTxnMarker(kind, 0), producer_id=5, producer_epoch=0, timestamp=NOW_MS)
+    log.append_as_leader(memoryview(bytearray(end)), 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+
+
+@pytest.mark.parametrize("size", [68, 50, 34, 10])
+def test_what_a_power_cut_left_of_the_transaction_index_is_not_believed(files, size):
+    """What was not synced of it comes back empty, and an empty entry would hide what was committed."""
+    settings = config(index_interval_bytes=100)
+    log = open_log(files, settings)
+    for sequence in range(8):
+        transact(log, sequence)
+    log.flush(NOW_MS)
+    point = log.recovery_point
+    for sequence in range(8, 12):
+        transact(log, sequence)
+    whole = files.read_bytes(path(0, ".txnindex"))
+    assert len(whole) == 6 * 34
+    file = files.open(path(0, ".txnindex"))
+    file.truncate(4 * 34)
+    file.write_at(bytes(size), 4 * 34)
+    open_log(files, settings, recovery_point=point)
+    assert files.read_bytes(path(0, ".txnindex")) == whole
+
+
 def test_aborted_transactions_are_indexed_anew(files):
     log = open_log(files)
-    origin = AppendOrigin.COORDINATOR
     for sequence in range(4):
-        append(log, batch(producer_id=5, producer_epoch=0, sequence=sequence, is_transactional=True))
-        kind = ControlType.ABORT if sequence % 2 else ControlType.COMMIT
-        end = build_end_txn_batch(EndTxnMarker(kind, 0), producer_id=5, producer_epoch=0, timestamp=NOW_MS)
-        log.append_as_leader(memoryview(bytearray(end)), 0, NOW_MS, origin=origin)
+        transact(log, sequence)
     index = files.read_bytes(path(0, ".txnindex"))
     assert len(index) == 2 * 34
     files.remove(path(0, ".txnindex"))

@@ -89,10 +89,14 @@ class TransactionIndex:
         if not self._files.exists(self.path):
             return []
         data = self._files.read_bytes(self.path)
-        entries = []
+        entries: list[AbortedTransaction] = []
+        previous = self.base_offset - 1
         for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
             aborted = AbortedTransaction(*fields)
-            if version > _VERSION or aborted.last_offset < self.base_offset:
+            # Markers follow each other. What a power cut tore or left empty does not, and would hide what was
+            # committed if it were believed.
+            if version > _VERSION or not previous < aborted.last_offset >= aborted.first_offset:
                 raise CorruptFileError(f"{self.path} holds an impossible entry: version {version}, {aborted}")
             entries.append(aborted)
+            previous = aborted.last_offset
         return entries
