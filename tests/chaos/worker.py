@@ -189,9 +189,7 @@ class Copier(Transactor):
         self._batch: list[Message] = []
 
     def run(self) -> None:
-        # What was polled before the group was assigned anew may have been given to another member.
-        forget = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), self._forget)
-        self.consumer.subscribe([IN], **forget)
+        self.consumer.subscribe([IN], on_revoke=self._forget, on_lost=self._forget)
         while not self.is_stopping:
             self._poll()
             if self._batch and not self.transact(self._copy, commits=self.random.random() < 0.85):
@@ -199,8 +197,11 @@ class Copier(Transactor):
             self._batch.clear()
         self.consumer.close()
 
-    def _forget(self, *_: object) -> None:
-        self._batch.clear()
+    def _forget(self, _: Consumer, revoked: Sequence[TopicPartition]) -> None:
+        """What was polled of these before another member got them is for that one to copy. Those that stay
+        go on where they are, and so what was polled of them is kept."""
+        places = {Place(each.topic, each.partition) for each in revoked}
+        self._batch = [each for each in self._batch if Place(each.topic(), each.partition()) not in places]
 
     def _poll(self) -> None:
         """Until the batch is full, or there is a pause."""
