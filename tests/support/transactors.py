@@ -30,7 +30,7 @@ class Transactor(Protocol):
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None: ...
     def begin(self) -> None: ...
-    def send(self, place: Place, value: bytes) -> None:
+    def send(self, place: Place, value: bytes, key: bytes | None = None) -> None:
         """Until it is stored."""
         ...
 
@@ -58,14 +58,14 @@ class Confluent:
     def begin(self) -> None:
         self._call(self._producer.begin_transaction)
 
-    def send(self, place: Place, value: bytes) -> None:
+    def send(self, place: Place, value: bytes, key: bytes | None = None) -> None:
         failures: list[confluent_kafka.KafkaError] = []
 
         def delivered(error: confluent_kafka.KafkaError | None, _: object) -> None:
             if error is not None:
                 failures.append(error)
 
-        self._call(self._producer.produce, place[0], value, partition=place[1], on_delivery=delivered)
+        self._call(self._producer.produce, place[0], value, key, partition=place[1], on_delivery=delivered)
         assert self._producer.flush(TIMEOUT_S) == 0
         if failures:
             # The reason is the producer's fatal error; the record's own is that it was purged.
@@ -121,8 +121,8 @@ class Aiokafka:
     def begin(self) -> None:
         self._run(self._producer.begin_transaction)
 
-    def send(self, place: Place, value: bytes) -> None:
-        self._run(self._producer.send_and_wait, place[0], value, partition=place[1])
+    def send(self, place: Place, value: bytes, key: bytes | None = None) -> None:
+        self._run(self._producer.send_and_wait, place[0], value, key, partition=place[1])
 
     def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
         sent = {aiokafka.TopicPartition(*place): offset for place, offset in offsets.items()}
@@ -171,8 +171,10 @@ class KafkaPython:
     def begin(self) -> None:
         self._call(self._producer.begin_transaction)
 
-    def send(self, place: Place, value: bytes) -> None:
-        self._call(lambda: self._producer.send(place[0], value, partition=place[1]).get(TIMEOUT_S))
+    def send(self, place: Place, value: bytes, key: bytes | None = None) -> None:
+        self._call(
+            lambda: self._producer.send(place[0], value=value, key=key, partition=place[1]).get(TIMEOUT_S)
+        )
 
     def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
         sent = {
