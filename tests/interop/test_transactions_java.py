@@ -103,6 +103,9 @@ class Copier:
             *("--broker-list", node.bootstrap, "--input-topic", source, "--input-partition", "0"),
             *("--output-topic", target, "--transactional-id", transactional_id, "--consumer-group", group),
             *("--transaction-size", "5", "--enable-random-aborts", "--use-group-metadata"),
+            # It asks where the group is before it takes its transactional id, and so waits for what another
+            # that was killed has left open.
+            *("--transaction-timeout", "3000"),
         )
         self.process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
