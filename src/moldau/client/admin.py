@@ -14,9 +14,8 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from moldau.client.cluster import Cluster, ClusterView, TopicPartition, topic_error
-from moldau.client.connection import error_code
 from moldau.wire.api import ApiKey
-from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.ids import ZERO_UUID, Uuid
 from moldau.wire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -12,15 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from moldau.client.connection import REQUEST_TIMEOUT_S, Connection, connect, error_code, host_and_port
+from moldau.client.connection import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    Connection,
+    connect,
+    host_and_port,
+)
+from moldau.client.topology import ClusterView, Node, PartitionInfo, TopicInfo, TopicPartition
 from moldau.runtime.interfaces import Runtime
-from moldau.wire.errors import ErrorCode, KafkaError
-from moldau.wire.ids import ZERO_UUID, Uuid
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
+from moldau.wire.ids import ZERO_UUID
 from moldau.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -28,6 +34,19 @@ from moldau.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from moldau.wire.schema import Message
+
+__all__ = [
+    "Address",
+    "Cluster",
+    "ClusterView",
+    "Node",
+    "PartitionInfo",
+    "Patience",
+    "TopicInfo",
+    "TopicPartition",
+    "parse_addresses",
+    "topic_error",
+]
 
 log = logging.getLogger(__name__)
 
@@ -49,57 +68,6 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return host_and_port(self.host, self.port)
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionInfo:
-    index: int
-    leader: int | None
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    name: str
-    topic_id: Uuid
-    is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
-
-    def partition(self, index: int) -> PartitionInfo | None:
-        # Partitions are numbered from zero without gaps, unless some of them have errors.
-        if 0 <= index < len(self.partitions) and self.partitions[index].index == index:
-            return self.partitions[index]
-        return next((p for p in self.partitions if p.index == index), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """What one answer to Metadata said. `topics` are those that were asked for and exist."""
-
-    cluster_id: str | None
-    controller_id: int | None
-    nodes: dict[int, Node] = field(default_factory=dict)
-    topics: dict[str, TopicInfo] = field(default_factory=dict)
-    errors: dict[str, ErrorCode] = field(default_factory=dict)
 
 
 def parse_addresses(text: str) -> list[Address]:
@@ -140,6 +108,7 @@ class Cluster:
         *,
         client_id: str = "moldau",
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         retry_timeout_s: float = 60.0,
     ) -> None:
         self._network = runtime.network
@@ -148,6 +117,7 @@ class Cluster:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
+        self._connect_timeout_s = connect_timeout_s
         self.retry_timeout_s = retry_timeout_s
         self._nodes: dict[int, Node] = {}
         self._controller_id: int | None = None
@@ -187,6 +157,10 @@ class Cluster:
             self._topics.pop(name, None)
         self._topics.update(view.topics)
         return view
+
+    def learn_node(self, node_id: int, host: str, port: int, rack: str | None) -> None:
+        """Where a node is, as another answer than one to Metadata told."""
+        self._nodes[node_id] = Node(node_id=node_id, host=host, port=port, rack=rack)
 
     async def topic(self, name: str, *, allow_auto_topic_creation: bool = False) -> TopicInfo:
         """The topic as last heard of, or a fresh answer. Raises UNKNOWN_TOPIC_OR_PARTITION and the like."""
@@ -307,6 +281,7 @@ class Cluster:
                     address.host,
                     address.port,
                     client_id=self._client_id,
+                    connect_timeout_s=self._connect_timeout_s,
                     request_timeout_s=self._request_timeout_s,
                 )
                 self._connections[address] = connection

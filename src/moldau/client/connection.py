@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from moldau import __version__
 from moldau.runtime.interfaces import Buffer, Network, Stream
 from moldau.wire.api import ApiKey, camel_name, request_type
 from moldau.wire.codec import ProtocolError, UnsupportedFieldError, decode, decode_whole, encode, read_uvarint
-from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.headers import response_is_flexible, write_request_header
 from moldau.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.wire.schema import Message, Versions
@@ -27,6 +29,7 @@ from moldau.wire.schema import Message, Versions
 R = TypeVar("R", bound=Message)
 
 REQUEST_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
 IN_FLIGHT_MAX = 5
 # A fetch may answer with more than it was asked for (one batch always fits), but never with this much.
 RESPONSE_BYTES_MAX = 256 << 20
@@ -34,15 +37,22 @@ CLIENT_SOFTWARE = "moldau"
 
 _READ_BYTES = 64 << 10
 _READS_PER_WAKEUP = 16  # so that one fast broker leaves turns for the others
+_BUFFERS_PER_SEND = 64
 _SIZE = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
+
+
+OnSent: TypeAlias = Callable[[KafkaError | None], None]
+OnAnswer: TypeAlias = Callable[[Buffer, int, KafkaError | None], None]
+"""Called once: with the response and where its body starts, or with what there was instead of one."""
 
 
 class _Pending(NamedTuple):
     correlation_id: int
     key: ApiKey
     version: int
-    answer: asyncio.Future[tuple[Buffer, int]]  # the response, and where its body starts
+    deadline: float | None  # of the loop's time; None where the one who asks has a time of its own
+    on_answer: OnAnswer
 
 
 class Connection:
@@ -56,11 +66,16 @@ class Connection:
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._pending: deque[_Pending] = deque()
         self._outgoing: deque[memoryview] = deque()
-        self._drained: asyncio.Future[None] | None = None  # done when nothing is left to send
+        self._queued_bytes = self._sent_bytes = 0  # of all time
+        self._posts: deque[tuple[int, OnSent]] = deque()  # and who waits until how many of them are sent
         self._correlation_id = 0
         self._failure: KafkaError | None = None
         self._frames = _FrameReader()
         self._versions: dict[int, Versions] = {}
+        self._overdue: asyncio.TimerHandle | None = None
+        self._on_closed: list[Callable[[], None]] = []
+        self.features: dict[str, int] = {}
+        """The features that the cluster has settled on, and their levels."""
         self.peer = host_and_port(stream.peer_host, stream.peer_port)
         stream.watch_readable(self._on_readable)
 
@@ -109,21 +124,44 @@ class Connection:
             raise error from None
         return self._decode(response, version, frame, position)
 
-    async def send_unanswered(self, message: Message, *, version: int | None = None) -> None:
-        """Send a request that has no response (a produce with acks=0); returns when the kernel took it."""
-        key = ApiKey(message.API_KEY)
-        version = self.version_of(key) if version is None else version
-        self._write(self._frame(key, version, message, self._next_correlation_id()))
-        try:
-            async with asyncio.timeout(self._request_timeout_s):
-                while self._outgoing:
-                    if self._drained is None:
-                        self._drained = self._loop.create_future()
-                    await asyncio.shield(self._drained)
-        except TimeoutError:
-            self._fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} does not read what it is sent"))
+    def submit(
+        self,
+        key: ApiKey,
+        version: int,
+        body: Sequence[Buffer],
+        on_answer: OnAnswer,
+        *,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Send a request whose body is encoded already, without a task or a future; the size of its frame.
+
+        The buffers are not copied, and must not change until the answer. How many requests are in flight is
+        the caller's concern. Raises the failure of a connection that is closed, and calls nobody then.
+        """
         if self._failure is not None:
             raise self._failure
+        frame, size = self._frame_around(key, version, body)
+        timeout_s = self._request_timeout_s if timeout_s is None else timeout_s
+        deadline = self._loop.time() + timeout_s
+        self._pending.append(_Pending(self._correlation_id, key, version, deadline, on_answer))
+        if self._overdue is None:
+            self._overdue = self._loop.call_at(deadline, self._on_overdue)
+        self._write(frame)
+        return size
+
+    def post(self, key: ApiKey, version: int, body: Sequence[Buffer], on_sent: OnSent) -> int:
+        """As `submit`, for a request that has no response (a produce with acks=0): `on_sent` is called when
+        the kernel took it."""
+        if self._failure is not None:
+            raise self._failure
+        frame, size = self._frame_around(key, version, body)
+        self._posts.append((self._queued_bytes + size, on_sent))
+        self._write(frame)
+        return size
+
+    def watch_closed(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection fails or is closed; never at once."""
+        self._on_closed.append(callback)
 
     def close(self) -> None:
         self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} was closed"))
@@ -152,6 +190,7 @@ class Connection:
         self._versions = {
             api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys
         }
+        self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     async def _ask_versions(self, version: int, message: Message) -> tuple[Buffer, int]:
         try:
@@ -185,10 +224,19 @@ class Connection:
             raise self._failure
         correlation_id = self._next_correlation_id()
         frame = self._frame(key, version, message, correlation_id)
-        pending = _Pending(correlation_id, key, version, self._loop.create_future())
-        self._pending.append(pending)
-        self._write(frame)
-        return await pending.answer
+        answer: asyncio.Future[tuple[Buffer, int]] = self._loop.create_future()
+
+        def on_answer(frame: Buffer, position: int, error: KafkaError | None) -> None:
+            if answer.done():  # the one who asked may have gone
+                return
+            if error is None:
+                answer.set_result((frame, position))
+            else:
+                answer.set_exception(error)
+
+        self._pending.append(_Pending(correlation_id, key, version, None, on_answer))
+        self._write([frame])
+        return await answer
 
     def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -206,33 +254,56 @@ class Connection:
         _SIZE.pack_into(frame, 0, len(frame) - 4)
         return frame
 
-    def _write(self, frame: bytearray) -> None:
+    def _frame_around(self, key: ApiKey, version: int, body: Sequence[Buffer]) -> tuple[list[Buffer], int]:
+        head = bytearray(4)
+        head += write_request_header(key, version, self._next_correlation_id(), self._client_id)
+        size = len(head) + sum(map(len, body))
+        _SIZE.pack_into(head, 0, size - 4)
+        return [head, *body], size
+
+    def _on_overdue(self) -> None:
+        """The oldest request has had its time, or it had been answered and another one is the oldest."""
+        self._overdue = None
+        deadline = next((each.deadline for each in self._pending if each.deadline is not None), None)
+        if deadline is None:
+            return
+        if deadline > self._loop.time():
+            self._overdue = self._loop.call_at(deadline, self._on_overdue)
+            return
+        self._fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} did not answer in time"))
+
+    def _write(self, frame: Sequence[Buffer]) -> None:
         if self._failure is not None:
             raise self._failure
-        self._outgoing.append(memoryview(frame))
-        if len(self._outgoing) == 1:
+        is_idle = not self._outgoing
+        self._outgoing.extend(map(memoryview, frame))
+        self._queued_bytes += sum(map(len, frame))
+        if is_idle:
             self._on_writable()
 
     def _on_writable(self) -> None:
         try:
             while self._outgoing:
-                first = self._outgoing[0]
-                sent = self._stream.send([first])
-                if sent < len(first):
-                    self._outgoing[0] = first[sent:]
-                else:
-                    self._outgoing.popleft()
+                self._drop_sent(self._stream.send(list(islice(self._outgoing, _BUFFERS_PER_SEND))))
             self._stream.watch_writable(None)
-            self._wake_drained()
         except BlockingIOError:
             self._stream.watch_writable(self._on_writable)
         except OSError as error:
             self._lost(error)
 
-    def _wake_drained(self) -> None:
-        if self._drained is not None:
-            self._drained.set_result(None)
-            self._drained = None
+    def _drop_sent(self, count: int) -> None:
+        self._sent_bytes += count
+        while self._posts and self._posts[0][0] <= self._sent_bytes:
+            self._posts.popleft()[1](None)
+        while count:
+            first = self._outgoing[0]
+            if count < len(first):
+                self._outgoing[0] = first[count:]
+                return
+            count -= len(first)
+            self._outgoing.popleft()
+        while self._outgoing and not len(self._outgoing[0]):
+            self._outgoing.popleft()
 
     def _on_readable(self) -> None:
         try:
@@ -262,8 +333,7 @@ class Connection:
         flexible = pending.version in request_type(pending.key).FLEXIBLE
         if response_is_flexible(pending.key, pending.version, flexible):
             position = _skip_header_tags(frame)
-        if not pending.answer.done():  # the one who asked may have gone
-            pending.answer.set_result((frame, position))
+        pending.on_answer(frame, position, None)
 
     def _decode(self, response: type[R], version: int, frame: Buffer, position: int) -> R:
         try:
@@ -291,11 +361,16 @@ class Connection:
         self._failure = error
         self._stream.close()
         self._outgoing.clear()
-        self._wake_drained()
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
         while self._pending:
-            answer = self._pending.popleft().answer
-            if not answer.done():
-                answer.set_exception(error)
+            self._pending.popleft().on_answer(b"", 0, error)
+        while self._posts:
+            self._posts.popleft()[1](error)
+        for callback in self._on_closed:
+            callback()
+        self._on_closed.clear()
 
 
 async def connect(
@@ -304,7 +379,7 @@ async def connect(
     port: int,
     *,
     client_id: str = CLIENT_SOFTWARE,
-    connect_timeout_s: float = 10.0,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> Connection:
     """Connect and negotiate versions. A host that cannot be reached is NETWORK_EXCEPTION."""
@@ -335,14 +410,6 @@ async def connect(
 def host_and_port(host: str, port: int) -> str:
     """As a bootstrap list has it: an IPv6 address goes in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def error_code(code: int) -> ErrorCode:
-    """An error code of the wire; one that is newer than this client is an unknown error."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class _FrameReader:

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from moldau.client.admin import gather_all
 from moldau.client.cluster import Cluster, Node
-from moldau.client.connection import Connection, error_code
+from moldau.client.connection import Connection
 from moldau.wire.api import ApiKey
-from moldau.wire.errors import KafkaError
+from moldau.wire.errors import KafkaError, error_code
 from moldau.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

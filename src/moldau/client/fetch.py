@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from moldau.client.admin import LATEST_TIMESTAMP, Admin, IsolationLevel
 from moldau.client.cluster import Cluster, Patience, TopicPartition
-from moldau.client.connection import error_code
 from moldau.records.batch import check_crc, iterate_headers
 from moldau.records.control import ControlType, read_control
 from moldau.records.record import Record, read_records
 from moldau.runtime.interfaces import Buffer, Runtime
 from moldau.wire.api import ApiKey
-from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.messages.fetch import (
     AbortedTransaction,
     FetchPartition,

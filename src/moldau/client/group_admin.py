@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from moldau.client.admin import LATEST_TIMESTAMP, Admin
 from moldau.client.cluster import Cluster, Node, TopicPartition
-from moldau.client.connection import Connection, error_code
+from moldau.client.connection import Connection
 from moldau.client.coordinators import Coordinators, KeyType, Outcomes, ask_every_node
 from moldau.client.group_description import (
     TYPES,
@@ -26,7 +26,7 @@ from moldau.client.group_description import (
     of_share,
 )
 from moldau.wire.api import ApiKey
-from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.messages import alter_share_group_offsets, offset_commit, offset_delete
 from moldau.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

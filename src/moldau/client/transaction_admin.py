@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from moldau.client.admin import gather_all
 from moldau.client.cluster import Cluster, Node, TopicPartition
-from moldau.client.connection import Connection, error_code
+from moldau.client.connection import Connection
 from moldau.client.coordinators import Coordinators, KeyType, Outcomes, ask_every_node
 from moldau.client.group_description import by_topic
-from moldau.wire.errors import ErrorCode, KafkaError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -190,6 +190,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_code(code: int) -> ErrorCode:
+    """An error code that a broker sent; one that is newer than this list is an unknown error."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 MESSAGE_LENGTH_MAX = 4000
 """Messages quote what a client sent, of any length, and have to fit into a string of the protocol."""
 
