@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "moldau"
-RULE_ROOMS = ("config", "wire", "records", "metadata", "controller", "groups", "share", "txn")
+RULE_ROOMS = (
+    "config",
+    "wire",
+    "records",
+    "metadata",
+    "controller",
+    "groups",
+    "share",
+    "txn",
+    "client/producing",
+)
 VALUES = {
     "random": {"Random"},
     "uuid": {"UUID", "NAMESPACE_DNS", "uuid3", "uuid5"},
