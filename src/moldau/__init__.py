@@ -1,3 +1,93 @@
-"""Moldau: an event-streaming platform in Python that speaks Apache Kafka at every boundary."""
+"""Moldau: an event-streaming platform in Python that speaks Apache Kafka at every boundary.
+
+The names of the client library are here, and are imported when first used: a node that starts pays nothing
+for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moldau.client.errors import (
+        AbortableError,
+        BlockedTooLongError,
+        ClosedError,
+        DeliveryTimeoutError,
+        FatalError,
+        FencedError,
+        InvalidConfigurationError,
+        RecordError,
+        RetriableError,
+    )
+    from moldau.client.producer import AsyncProducer
+    from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+    from moldau.client.sync_producer import Producer
+    from moldau.client.topology import TopicPartition
+    from moldau.config.option import ConfigError
+    from moldau.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "AbortableError",
+    "AsyncProducer",
+    "BlockedTooLongError",
+    "ClosedError",
+    "ConfigError",
+    "DeliveryTimeoutError",
+    "ErrorCode",
+    "FatalError",
+    "FencedError",
+    "GroupMetadata",
+    "InvalidConfigurationError",
+    "KafkaError",
+    "OffsetAndMetadata",
+    "PreparedTransaction",
+    "Producer",
+    "RecordError",
+    "RetriableError",
+    "TopicPartition",
+    "__version__",
+]
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    "AsyncProducer": "moldau.client.producer",
+    "Producer": "moldau.client.sync_producer",
+    "TopicPartition": "moldau.client.topology",
+    "OffsetAndMetadata": "moldau.client.producing.operations",
+    "GroupMetadata": "moldau.client.producing.operations",
+    "PreparedTransaction": "moldau.client.producing.operations",
+    "ConfigError": "moldau.config.option",
+    "ErrorCode": "moldau.wire.errors",
+    "KafkaError": "moldau.wire.errors",
+    **dict.fromkeys(
+        (
+            "AbortableError",
+            "BlockedTooLongError",
+            "ClosedError",
+            "DeliveryTimeoutError",
+            "FatalError",
+            "FencedError",
+            "InvalidConfigurationError",
+            "RecordError",
+            "RetriableError",
+        ),
+        "moldau.client.errors",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    where = _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module 'moldau' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(where), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -80,14 +80,16 @@ def test_what_is_refused_aborts_them_all(broker: FakeBroker, transactions: FakeT
     broker.overrides[ApiKey.PRODUCE] = refuse
     result = produce(b"x\n", "a", "--transactional-id", "id")
     assert (result.returncode, b"MESSAGE_TOO_LARGE" in result.stderr) == (1, True)
-    assert transactions.transactions["id"].state == "CompleteAbort"
+    assert [request.committed for request in broker.asked(ApiKey.END_TXN)] == [False]
 
 
 def test_whoever_has_been_fenced_is_told(broker: FakeBroker, transactions: FakeTransactions) -> None:
     transactions.passing = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.PRODUCER_FENCED]
     result = produce(b"x\n", "a", "--transactional-id", "id")
     assert result.returncode == 1
-    assert result.stderr == b"moldau: PRODUCER_FENCED: transactional id 'id'\n"
+    assert result.stderr == (
+        b"moldau: PRODUCER_FENCED: there is a newer producer with the transactional id 'id'\n"
+    )
 
 
 def test_an_interrupt_aborts_them_all(broker: FakeBroker, transactions: FakeTransactions) -> None:

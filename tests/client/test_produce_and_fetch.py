@@ -8,7 +8,6 @@ import pytest
 from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, IsolationLevel
 from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
 from moldau.client.fetch import Fetcher, starting_offsets, visible_records
-from moldau.client.produce import Message, Producer
 from moldau.records.batch import iterate_headers
 from moldau.records.builder import build_batch
 from moldau.records.compression import Codec
@@ -19,13 +18,8 @@ from moldau.sim.simulation import Simulation
 from moldau.wire.api import ApiKey
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.fetch import AbortedTransaction, FetchResponse
-from moldau.wire.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 from tests.client.fake_broker import FakeBroker
+from tests.support.producing import Message, produce
 
 Scenario = Callable[[SimRuntime, FakeBroker, Cluster], Awaitable[None]]
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
@@ -58,24 +52,6 @@ async def read_all(
     return records
 
 
-def refusal(request: ProduceRequest, code: ErrorCode, message: str | None = None) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=data.index, error_code=code, error_message=message, base_offset=-1
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("produce_version", [12, 13])
 def test_what_is_produced_is_fetched(codec: Codec, produce_version: int) -> None:
@@ -83,14 +59,12 @@ def test_what_is_produced_is_fetched(codec: Codec, produce_version: int) -> None
         broker.versions_max[ApiKey.PRODUCE] = produce_version
         broker.versions_max[ApiKey.FETCH] = produce_version
         broker.add_topic("a", 3)
-        producer = Producer(runtime, cluster, codec=codec, batch_bytes=500)
+        codec_name = codec.name.lower()
         messages = [
             Message(b"v%d" % number, key=b"k%d" % (number % 7), headers=(("h", None),), timestamp=number)
             for number in range(200)
         ]
-        deliveries = await producer.produce("a", messages)
-        assert sum(delivery.record_count for delivery in deliveries) == 200
-        assert len(deliveries) > 10
+        await produce(runtime, cluster, "a", messages, compression_type=codec_name, batch_size=500)
         places = [TopicPartition("a", index) for index in range(3)]
         records = await read_all(runtime, cluster, places, IsolationLevel.READ_UNCOMMITTED)
         assert sorted(records, key=lambda record: record.timestamp) == [
@@ -104,69 +78,7 @@ def test_what_is_produced_is_fetched(codec: Codec, produce_version: int) -> None
             headers = [header for _, header in iterate_headers(log)]
             assert [header.base_sequence for header in headers] == [header.base_offset for header in headers]
             assert {(header.producer_id, header.codec) for header in headers} == {(77, codec)}
-
-    simulate(scenario)
-
-
-def test_keyless_records_fill_batches() -> None:
-    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
-        broker.add_topic("a", 8)
-        producer = Producer(runtime, cluster, batch_bytes=10_000)
-        deliveries = await producer.produce("a", [Message(bytes(100))] * 1000)
-        assert len(deliveries) == 1000 * 124 // (10_000 - 61) + 1
-
-    simulate(scenario)
-
-
-def test_a_batch_that_is_sent_again_is_the_same_batch() -> None:
-    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
-        broker.add_topic("a")
-        codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
-
-        def answer(request: ProduceRequest) -> ProduceResponse:
-            if not codes:
-                del broker.overrides[ApiKey.PRODUCE]
-                return refusal(request, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-            return refusal(request, codes.pop())
-
-        broker.overrides[ApiKey.PRODUCE] = answer
-        producer = Producer(runtime, cluster)
-        (delivery,) = await producer.produce("a", [Message(b"x"), Message(b"y")])
-        assert (delivery.record_count, delivery.base_offset) == (2, None)
-        sent = [bytes(r.topic_data[0].partition_data[0].records) for r in broker.asked(ApiKey.PRODUCE)]
-        assert len(sent) == 3
-        assert len(set(sent)) == 1
-        await producer.produce("a", [Message(b"z")])
-        (header,) = [header for _, header in iterate_headers(broker.topics["a"].logs[0])]
-        assert header.base_sequence == 2
-
-    simulate(scenario)
-
-
-def test_what_fails_for_good_is_told_with_the_brokers_words() -> None:
-    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
-        broker.add_topic("a")
-        broker.overrides[ApiKey.PRODUCE] = lambda request: refusal(
-            request, ErrorCode.MESSAGE_TOO_LARGE, "no room"
-        )
-        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE: partition a-0: no room"):
-            await Producer(runtime, cluster).produce("a", [Message(b"x")])
-        with pytest.raises(KafkaError, match="has no partition 4"):
-            await Producer(runtime, cluster).produce("a", [Message(b"x", partition=4)])
-        assert len(broker.asked(ApiKey.PRODUCE)) == 1
-
-    simulate(scenario)
-
-
-@pytest.mark.parametrize("acks", [0, 1])
-def test_fewer_acks_need_no_producer_id(acks: int) -> None:
-    async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
-        (delivery,) = await Producer(runtime, cluster, acks=acks).produce("new", [Message(b"x")])
-        assert delivery.base_offset == (0 if acks else None)
-        assert broker.asked(ApiKey.INIT_PRODUCER_ID) == []
-        # A request behind it is answered when the one without an answer has been read.
-        await cluster.refresh()
-        assert broker.topics["new"].end_offset(0) == 1
+            assert len(headers) > 3
 
     simulate(scenario)
 
@@ -174,7 +86,7 @@ def test_fewer_acks_need_no_producer_id(acks: int) -> None:
 def test_fetching_starts_inside_a_batch() -> None:
     async def scenario(runtime: SimRuntime, broker: FakeBroker, cluster: Cluster) -> None:
         broker.add_topic("a")
-        await Producer(runtime, cluster).produce("a", [Message(b"%d" % number) for number in range(10)])
+        await produce(runtime, cluster, "a", [Message(b"%d" % number) for number in range(10)])
         fetcher = Fetcher(runtime, cluster)
         fetcher.assign({TopicPartition("a", 0): 7})
         fetched = await fetcher.poll(1)

@@ -15,11 +15,11 @@ from moldau.client.admin import LATEST_TIMESTAMP, Admin, NewTopic
 from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
 from moldau.client.connection import connect
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message, Producer
 from moldau.runtime.real import RealRuntime, run
 from moldau.wire.errors import KafkaError
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.support.node import COMMAND, MoldauNode
+from tests.support.producing import Message, Writer
 
 PLACES = [TopicPartition("events", index) for index in range(4)]
 
@@ -150,11 +150,11 @@ class Writers:
 
     async def write(self, runtime: RealRuntime, place: TopicPartition) -> None:
         async with Cluster(runtime, self.addresses, retry_timeout_s=0, request_timeout_s=10) as cluster:
-            producer = Producer(runtime, cluster)
+            writer = Writer(runtime, cluster)
             for number in range(1_000_000):
                 value = b"%d" % number + bytes(200)
                 try:
-                    await producer.produce(place.topic, [Message(value, partition=place.partition)])
+                    await writer.produce(place.topic, [Message(value, partition=place.partition)])
                 except KafkaError:
                     return
                 self.acked[place].append(value)

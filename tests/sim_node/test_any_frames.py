@@ -19,8 +19,6 @@ import pytest
 from moldau.client.admin import Admin, NewTopic
 from moldau.client.cluster import TopicPartition
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message as Sent
-from moldau.client.produce import Producer
 from moldau.records.batch import stamp_crc
 from moldau.records.builder import build_batch
 from moldau.records.compression import Codec
@@ -36,6 +34,8 @@ from moldau.wire.messages.update_features import UpdateFeaturesRequest
 from moldau.wire.schema import RECORDS, Field, Primitive, Struct
 from tests.sim_node.seeds import seeds
 from tests.sim_node.world import HOST, PORT, World
+from tests.support.producing import Message as Sent
+from tests.support.producing import produce
 
 FRAMES_PER_SEED = 150
 MEMORY_KB_MAX = 300_000
@@ -214,7 +214,7 @@ async def serve_a_good_client(world: World, number: int) -> None:
             NewTopic(name=topic, partitions=1, replication_factor=1, configs=configs)
         )
         await cluster.refresh([topic])
-        await Producer(world.client, cluster).produce(topic, [Sent(b"%d" % number, partition=0)])
+        await produce(world.client, cluster, topic, [Sent(b"%d" % number, partition=0)])
         fetcher = Fetcher(world.client, cluster)
         fetcher.assign({TopicPartition(topic, 0): 0})
         fetched = await fetcher.poll(5)
@@ -231,7 +231,7 @@ def test_any_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
         await world.create_topic("other")
         await world.create_topic("compacted", 3, cleanup_policy="compact")
         async with world.cluster() as cluster:
-            await Producer(world.client, cluster).produce("events", [Sent(b"x", b"key")] * 50)
+            await produce(world.client, cluster, "events", [Sent(b"x", b"key")] * 50)
             view = await Admin(cluster).describe_topics()
         chance = Chance(random, [bytes(topic.topic_id) for topic in view.topics.values()])
         received = 0

@@ -32,7 +32,7 @@ from moldau.client.admin import (
 )
 from moldau.client.cluster import TopicPartition
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import ACKS_ALL, Message, Producer
+from moldau.client.producing.config import ACKS_ALL
 from moldau.log.checkpoints import LOG_START_OFFSET_CHECKPOINT, read_offsets
 from moldau.records.compression import Codec
 from moldau.wire.errors import ErrorCode, KafkaError
@@ -44,6 +44,7 @@ from moldau.wire.messages.delete_records import (
 )
 from tests.sim_node.seeds import seeds
 from tests.sim_node.world import DATA, CrashedWhileStarting, World
+from tests.support.producing import Message, Writer, produce
 
 TOPIC = "numbers"
 PARTITIONS = 3
@@ -96,9 +97,8 @@ class Run:
         number = 0
         while not self.is_over:
             async with self.world.cluster(request_timeout_s=2, retry_timeout_s=20) as cluster:
-                producer = Producer(
-                    self.world.client, cluster, acks=acks, codec=random.choice((Codec.NONE, Codec.LZ4))
-                )
+                codec = random.choice((Codec.NONE, Codec.LZ4))
+                writer = Writer(self.world.client, cluster, acks=acks, compression_type=codec.name.lower())
                 try:
                     while not self.is_over:
                         place = random.choice(PLACES)
@@ -110,8 +110,8 @@ class Run:
                             Message(value + bytes(random.randrange(3000)), partition=place.partition)
                             for value in values
                         ]
-                        for delivery in await producer.produce(TOPIC, messages):
-                            if delivery.base_offset is not None:
+                        for delivery in await writer.produce(TOPIC, messages):
+                            if delivery.base_offset >= 0:
                                 for step, message in enumerate(messages):
                                     self.acked[place][delivery.base_offset + step] = message.value or b""
                             self.writes += len(messages)
@@ -122,8 +122,10 @@ class Run:
                         error.code in LOST_TRACK and self.cuts_power and not self.is_flushed
                     ), error
                 finally:
-                    if producer._producer_id is not None and producer._producer_id[0] >= 0:
-                        self.producer_ids.append(producer._producer_id)
+                    identity = writer.producer._sender.identity
+                    if identity is not None and identity.is_known:
+                        self.producer_ids.append((identity.producer_id, identity.producer_epoch))
+                    await writer.close()
 
     async def read(self) -> None:
         while not self.is_over:
@@ -365,7 +367,7 @@ def test_a_power_cut_at_any_operation_of_a_stop_or_a_start_promises_no_more_than
         async with world.cluster() as cluster:
             for place in PLACES:
                 messages = [Message(b"%d" % number, partition=place.partition) for number in range(5)]
-                await Producer(world.client, cluster).produce(TOPIC, messages)
+                await produce(world.client, cluster, TOPIC, messages)
         faults = world.disk.faults
         if in_start:
             await world.stop()

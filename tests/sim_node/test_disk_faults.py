@@ -9,16 +9,23 @@ import pytest
 from moldau.client.admin import LATEST_TIMESTAMP, Admin, NewTopic
 from moldau.client.cluster import Cluster, TopicPartition
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message, Producer
 from moldau.config.broker import BrokerConfig
 from moldau.controller.decision import Decision
 from moldau.log.errors import LogDirError
 from moldau.metadata.framing import MetadataRecord
 from moldau.metadata.image import ClusterImage
 from moldau.metadata.records import FeatureLevelRecord
+from moldau.records.builder import build_batch
+from moldau.records.record import Record
 from moldau.server.node import Node, StartError
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from moldau.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.sim_node.world import DATA, World, until
 
 ONE, TWO, THREE = "/disk-1", "/disk-2", "/disk-3"
@@ -28,12 +35,23 @@ DISKS = f"{ONE},{TWO},{THREE}"
 async def produce_once(
     world: World, cluster: Cluster, place: TopicPartition, *values: bytes, acks: int = -1
 ) -> int:
-    """The base offset. An error is not hidden by trying again."""
-    producer = Producer(world.client, cluster, acks=acks)
-    messages = [Message(value, partition=place.partition) for value in values]
-    (delivery,) = await producer.produce(place.topic, messages)
-    assert delivery.base_offset is not None
-    return delivery.base_offset
+    """The base offset. One request: an error is not hidden by trying again."""
+    records = [Record(0, world.client.clock.now_ms(), None, value) for value in values]
+    data = PartitionProduceData(index=place.partition, records=build_batch(records))
+    connection = await cluster.connection_to(await cluster.leader(place))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(topic_id=(await cluster.topic(place.topic)).topic_id, partition_data=[data])
+        ],
+    )
+    response = await connection.request(request, ProduceResponse)
+    ((answer,),) = [topic.partition_responses for topic in response.responses]
+    if answer.error_code:
+        cluster.forget(place.topic)
+        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
+    return answer.base_offset
 
 
 async def read(world: World, cluster: Cluster, place: TopicPartition) -> list[bytes]:

@@ -10,7 +10,6 @@ from moldau.client.admin import Admin, AlterConfig, ConfigOperation, ResourceTyp
 from moldau.client.cluster import Cluster, TopicPartition
 from moldau.client.connection import Connection
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message, Producer
 from moldau.metadata.delta import apply_records
 from moldau.metadata.image import ClusterImage
 from moldau.raft.batches import read_batches
@@ -21,15 +20,16 @@ from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.sim_node.world import DATA, HOST, World, until
+from tests.support.producing import Message, Writer
+from tests.support.producing import produce as write
 
 PLACE = TopicPartition("events", 0)
 
 
 async def produce(world: World, topic: str, *values: bytes, partition: int = 0) -> None:
     async with world.cluster() as cluster:
-        await Producer(world.client, cluster).produce(
-            topic, [Message(value, partition=partition) for value in values]
-        )
+        messages = [Message(value, partition=partition) for value in values]
+        await write(world.client, cluster, topic, messages)
 
 
 async def fetch(connection: Connection, offset: int, *, wait_ms: int, topic: str = "events") -> FetchResponse:
@@ -306,7 +306,7 @@ def test_the_image_is_what_a_replay_of_the_log_gives() -> None:
                 [AlterConfig(name="retention.ms", operation=ConfigOperation.DELETE)],
             )
             # With idempotence, hence a block of producer ids.
-            await Producer(world.client, cluster).produce("topic-3", [Message(b"x", partition=0)])
+            await write(world.client, cluster, "topic-3", [Message(b"x", partition=0)])
         image, replayed = node.services.image(), image_on_disk(world)
         assert image.topics.keys() == {"topic-0", "topic-2", "topic-3"}
         assert image.producer_ids.next_producer_id == 1000
@@ -380,9 +380,9 @@ def _history(seed: int) -> list[object]:
         await world.create_topic("events", 3, segment_ms="3600000", retention_ms="7200000")
         readers = [asyncio.create_task(read(number)) for number in range(4)]
         async with world.cluster() as cluster:
-            producer = Producer(world.client, cluster)
+            writer = Writer(world.client, cluster)
             for number in range(15):
-                await producer.produce("events", [Message(b"%d" % number, key=b"%d" % (number % 7))])
+                await writer.produce("events", [Message(b"%d" % number, key=b"%d" % (number % 7))])
                 await asyncio.sleep(world.client.random.uniform(0, 600))
         world.kill()
         await world.restart()

@@ -23,13 +23,13 @@ from moldau.client.admin import (
 )
 from moldau.client.cluster import Cluster, TopicPartition
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message, Producer
 from moldau.records.compression import Codec
 from moldau.server.node import StartError
 from moldau.sim.disk import Directory, SimDisk
 from moldau.wire.errors import ErrorCode, KafkaError
 from tests.sim_node.seeds import seeds
 from tests.sim_node.world import World
+from tests.support.producing import Message, Writer, produce
 
 DISKS = "/disk-1,/disk-2"
 OPTIONS = {
@@ -66,14 +66,14 @@ def data_directory(*, is_clean: bool) -> Files:
         async with world.cluster() as cluster:
             admin = Admin(cluster)
             for codec in (Codec.NONE, Codec.GZIP, Codec.LZ4):
-                producer = Producer(world.client, cluster, codec=codec)
+                writer = Writer(world.client, cluster, compression_type=codec.name.lower())
                 for number in range(6):
                     for place in PLACES:
                         messages = [
                             Message(b"value %d" % (number + step), b"key", partition=place.partition)
                             for step in range(3)
                         ]
-                        await producer.produce("events", messages)
+                        await writer.produce("events", messages)
                     await asyncio.sleep(2)
             change = AlterConfig(name="retention.ms", operation=ConfigOperation.SET, value="123456789")
             await admin.alter_configs(ResourceType.TOPIC, "events", [change])
@@ -165,12 +165,12 @@ async def use(world: World, cluster: Cluster) -> None:
                 break
         await fetcher.close()
         await tolerate(
-            Producer(world.client, cluster).produce(place.topic, [Message(b"x", partition=place.partition)])
+            produce(world.client, cluster, place.topic, [Message(b"x", partition=place.partition)])
         )
     for name in view.topics:
         await tolerate(admin.describe_configs(ResourceType.TOPIC, name))
     await tolerate(admin.create_topic(NewTopic(name="fresh", partitions=2)))
-    await tolerate(Producer(world.client, cluster).produce("fresh", [Message(b"x", partition=1)]))
+    await tolerate(produce(world.client, cluster, "fresh", [Message(b"x", partition=1)]))
 
 
 async def tolerate(work: object) -> object:

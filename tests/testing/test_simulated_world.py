@@ -11,12 +11,14 @@ import moldau.testing
 from moldau.client.cluster import TopicPartition
 from moldau.client.connection import Connection
 from moldau.client.fetch import Fetcher
-from moldau.client.produce import Message, Producer
 from moldau.testing.world import Simulated, simulated
+from moldau.wire.api import ApiKey
+from moldau.wire.codec import encode
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.support.producing import Message, Writer, produce
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -59,10 +61,10 @@ def test_a_failed_produce_writes_nothing_and_is_tried_again() -> None:
         orders, other = await world.topic("orders"), await world.topic("other")
         fault = world.fail_next("Produce", error=NOT_LEADER, times=2, topic=orders)
         async with world.cluster() as cluster:
-            producer = Producer(world.client, cluster)
-            await producer.produce(other, [Message(b"not meant")])
+            writer = Writer(world.client, cluster)
+            await writer.produce(other, [Message(b"not meant")])
             assert fault.hits == 0
-            await producer.produce(orders, [Message(b"once")])
+            await writer.produce(orders, [Message(b"once")])
         assert fault.hits == 2
         assert [record.value for record in await world.collect(orders)] == [b"once"]
 
@@ -75,7 +77,7 @@ def test_a_lost_answer_is_no_lost_record() -> None:
         fault = world.lose_next("Produce")
         async with world.cluster() as cluster:
             # Idempotent: what is sent again is known.
-            await Producer(world.client, cluster).produce(orders, [Message(b"once")])
+            await produce(world.client, cluster, orders, [Message(b"once")])
         assert fault.hits == 1
         assert [record.value for record in await world.collect(orders)] == [b"once"]
 
@@ -104,20 +106,20 @@ def test_a_delay_holds_requests_back() -> None:
     async def scenario(world: Simulated) -> None:
         orders = await world.topic("orders")
         async with world.cluster() as cluster:
-            producer = Producer(world.client, cluster)
-            await producer.produce(orders, [Message(b"at once")])
+            writer = Writer(world.client, cluster)
+            await writer.produce(orders, [Message(b"at once")])
             delay = world.delay("Produce", seconds=5)
             before = world.now
-            await producer.produce(orders, [Message(b"late")])
+            await writer.produce(orders, [Message(b"late")])
             assert 5 <= world.now - before < 6
             delay.clear()
-            await producer.produce(orders, [Message(b"at once")])
+            await writer.produce(orders, [Message(b"at once")])
             assert world.now - before < 7
             # Who gives up waiting has not called it off.
             world.delay("Produce", seconds=5, times=1)
         async with world.cluster(request_timeout_s=1, retry_timeout_s=1) as impatient:
             with pytest.raises(KafkaError):
-                await Producer(world.client, impatient, acks=1).produce(orders, [Message(b"too late")])
+                await produce(world.client, impatient, orders, [Message(b"too late")], acks=1)
         await asyncio.sleep(10)
         values = [record.text for record in await world.collect(orders)]
         assert values[:3] == ["at once", "late", "at once"] and "too late" in values
@@ -179,7 +181,9 @@ def test_a_produce_without_acks_can_only_be_told_by_the_end() -> None:
         await world.topic("orders")
         connection = await world.connect()
         world.fail_next("Produce", error=NOT_LEADER)
-        await connection.send_unanswered(ProduceRequest(acks=0, topic_data=[]))
+        version = connection.version_of(ApiKey.PRODUCE)
+        body = [encode(ProduceRequest(acks=0, topic_data=[]), version)]
+        connection.post(ApiKey.PRODUCE, version, body, lambda error: None)
         await asyncio.sleep(1)
         assert connection.is_closed
 
@@ -206,10 +210,10 @@ def test_a_partition_and_its_end() -> None:
     async def scenario(world: Simulated) -> None:
         orders = await world.topic("orders")
         async with world.cluster() as cluster:
-            producer = Producer(world.client, cluster)
-            await producer.produce(orders, [Message(b"before")])
+            writer = Writer(world.client, cluster)
+            await writer.produce(orders, [Message(b"before")])
             world.partition()
-            during = asyncio.ensure_future(producer.produce(orders, [Message(b"during")]))
+            during = asyncio.ensure_future(writer.produce(orders, [Message(b"during")]))
             await asyncio.sleep(10)
             assert not during.done()
             world.heal()
@@ -226,7 +230,7 @@ def test_a_full_disk_a_wrong_clock_and_a_power_cut() -> None:
         world.disk_full()
         async with world.cluster(retry_timeout_s=0.5) as cluster:
             with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-                await Producer(world.client, cluster).produce(orders, [Message(bytes(9000))])
+                await produce(world.client, cluster, orders, [Message(bytes(9000))])
         world.clear_faults()
         world.power_cut()
         await world.restart()

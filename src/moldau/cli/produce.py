@@ -6,7 +6,6 @@ import json
 import os
 import stat
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -18,8 +17,8 @@ from moldau.cli.remote import bootstrap_option, describe, with_cluster
 from moldau.cli.stdin import LineTooLong, line_chunks
 from moldau.cli.values import assignments_option
 from moldau.client.cluster import Address, Cluster
-from moldau.client.produce import ACKS_ALL, Message, Producer
-from moldau.client.transaction import Transaction
+from moldau.client.delivery import Delivery
+from moldau.client.producer import AsyncProducer, ProducerRecord
 from moldau.records.batch import NO_TIMESTAMP
 from moldau.records.compression import Codec
 from moldau.records.record import Header
@@ -27,7 +26,16 @@ from moldau.runtime.real import RealRuntime
 from moldau.wire.errors import KafkaError
 
 _INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
-_ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
+_ACKS = ("0", "1", "all", "-1")
+_OPTIONS: dict[str, Any] = {
+    # What comes together leaves together, and what is here leaves at once.
+    "linger.ms": 0,
+    "batch.size": 1_000_000,
+    "delivery.timeout.ms": 60_000,
+    # How large a record may be is for the topic to say.
+    "max.request.size": 80 << 20,
+    "buffer.memory": 256 << 20,
+}
 
 
 @click.command("produce", help="Write the lines of standard input to a topic.")
@@ -42,7 +50,7 @@ _ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 @click.option("--partition", type=click.IntRange(0), help="Write to this partition, whatever the key.")
 @click.option(
     "--acks",
-    type=click.Choice(list(_ACKS)),
+    type=click.Choice(_ACKS),
     default="all",
     show_default=True,
     help="Whose word to wait for: nobody's, the leader's, or that of all in-sync replicas.",
@@ -73,7 +81,7 @@ def command(
     transactional_id: str | None,
     as_json: bool,
 ) -> None:
-    if transactional_id is not None and _ACKS[acks] != ACKS_ALL:
+    if transactional_id is not None and acks not in ("all", "-1"):
         raise click.UsageError("a transaction takes --acks all")
     if as_json and key_separator is not None:
         raise click.UsageError("--key-separator has no meaning with --json")
@@ -81,48 +89,43 @@ def command(
         raise click.UsageError("--key-separator is empty")
     fixed = tuple((name, os.fsencode(value)) for name, value in headers)
     if as_json:
-        parse: Callable[[bytes], Message] = lambda line: _from_json(line, fixed, partition)  # noqa: E731
+        parse: Callable[[bytes], ProducerRecord] = lambda line: _from_json(topic, line, fixed, partition)  # noqa: E731
     else:
         separator = None if key_separator is None else os.fsencode(key_separator)
-        parse = lambda line: _from_line(line, separator, fixed, partition)  # noqa: E731
+        parse = lambda line: _from_line(topic, line, separator, fixed, partition)  # noqa: E731
 
     async def work(runtime: RealRuntime, cluster: Cluster) -> None:
-        transaction = None if transactional_id is None else Transaction(cluster, transactional_id)
-        producer = Producer(
-            runtime,
-            cluster,
-            acks=_ACKS[acks],
-            codec=Codec[compression.upper()],
-            transaction=transaction,
-        )
-        if transaction is None:
-            await write(producer, _written)
-            return
-        try:
-            await write(producer, _unwritten)
-        except BaseException:
-            with suppress(KafkaError):  # else its time runs out
-                await transaction.end(committed=False)
-            raise
-        await transaction.end(committed=True)
+        options = {
+            **_OPTIONS,
+            "acks": acks,
+            "compression.type": compression,
+            "transactional.id": transactional_id,
+        }
+        async with AsyncProducer(options, runtime=runtime, cluster=cluster) as producer:
+            if transactional_id is None:
+                await write(producer, _written)
+                return
+            await producer.init_transactions()
+            async with producer.transaction():
+                await write(producer, _unwritten)
 
-    async def write(producer: Producer, so_far: Callable[[int], str]) -> None:
+    async def write(producer: AsyncProducer, so_far: Callable[[int], str]) -> None:
         number = 0
         try:
             async for lines in line_chunks():
                 first = number + 1
                 seen.update(sum(map(len, lines)) + len(lines))
-                messages: list[Message] = []
+                records: list[ProducerRecord] = []
                 problem: str | None = None
                 for line in lines:
                     number += 1
                     try:
-                        messages.append(parse(line))
+                        records.append(parse(line))
                     except ValueError as error:
                         problem = f"line {number} {error}"
                         break
-                if messages:
-                    await _produce(producer, topic, messages, first)
+                if records:
+                    await _produce(producer, records, first)
                 if problem is not None:
                     raise CommandError(f"{problem}{so_far(number - 1)}")
         except LineTooLong as error:
@@ -141,14 +144,22 @@ def _stdin_bytes() -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-async def _produce(producer: Producer, topic: str, messages: Sequence[Message], first: int) -> None:
+async def _produce(producer: AsyncProducer, records: Sequence[ProducerRecord], first: int) -> None:
     """Of what is refused the cluster only tells the batch: people are told which lines were on their way."""
+    deliveries: list[Delivery] = []
+    failure: KafkaError | None = None
     try:
-        await producer.produce(topic, messages)
+        for record in records:
+            delivery = await producer.send(**record._asdict())
+            deliveries.append(delivery)
     except KafkaError as error:
-        last = first + len(messages) - 1
+        failure = error
+    await producer.flush()
+    failure = next((error for error in (each.exception() for each in deliveries) if error), failure)
+    if failure is not None:
+        last = first + len(records) - 1
         which = f"lines {first} to {last}" if last > first else f"line {first}"
-        raise CommandError(f"{which}: {describe(error)}") from None
+        raise CommandError(f"{which}: {describe(failure)}")
 
 
 def _written(count: int) -> str:
@@ -162,29 +173,30 @@ def _unwritten(count: int) -> str:
 
 
 def _from_line(
-    line: bytes, separator: bytes | None, headers: tuple[Header, ...], partition: int | None
-) -> Message:
+    topic: str, line: bytes, separator: bytes | None, headers: tuple[Header, ...], partition: int | None
+) -> ProducerRecord:
     if separator is None:
-        return Message(line, None, headers, partition)
+        return ProducerRecord(topic, line, None, partition, headers)
     key, found, value = line.partition(separator)
     if not found:
         raise ValueError(f"has no key separator {os.fsdecode(separator)!r}")
-    return Message(value, key, headers, partition)
+    return ProducerRecord(topic, value, key, partition, headers)
 
 
-def _from_json(line: bytes, headers: tuple[Header, ...], partition: int | None) -> Message:
+def _from_json(topic: str, line: bytes, headers: tuple[Header, ...], partition: int | None) -> ProducerRecord:
     try:
         record: Any = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
     if not isinstance(record, dict):
         raise ValueError("is not a JSON object")
-    return Message(
+    return ProducerRecord(
+        topic,
         value=_bytes_of(record, "value"),
         key=_bytes_of(record, "key"),
         headers=_headers_of(record) + headers,
         partition=partition if partition is not None else _number_of(record, "partition", 0, _INT32_MAX),
-        timestamp=_number_of(record, "timestamp", NO_TIMESTAMP, _INT64_MAX),
+        timestamp_ms=_number_of(record, "timestamp", NO_TIMESTAMP, _INT64_MAX),
     )
 
 

@@ -1,296 +1,378 @@
-"""Writing records: given many at once, they leave as few batches, and come back as their offsets.
+"""Performs what a producer's rules decide: connects, sends, asks, and brings the answers back.
 
-Answerable for partitions, batches by size, idempotence and retries, in a transaction or not. There is no
-lingering here: what is given is sent, and the call returns when all of it is acknowledged. One batch of a
-partition is in flight at a time, which keeps order; batches of several partitions share a request per leader.
+There is no task for it. Whatever happens (a record, an answer, a timer) calls `wake`, and on the next turn of
+the loop `step` is asked once for what is to be done. Only what has to wait by itself, such as connecting, is
+a task.
 
-Invariant: a batch is built once. An attempt that is repeated sends the same bytes, with the same sequence, so
-a broker that has it already says so and nothing is written twice.
+Invariant: every effect is answered to the rules exactly once, as success or as failure.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, assert_never
 
-from moldau.client.admin import gather_all
-from moldau.client.cluster import Cluster, TopicPartition
-from moldau.client.connection import error_code
-from moldau.client.partitioner import StickyPartitioner
-from moldau.client.transaction import PRODUCE_VERSION_MAX, Transaction
-from moldau.records.batch import HEADER_BYTES
-from moldau.records.builder import build_batch
-from moldau.records.compression import Codec
-from moldau.records.record import Header, Record
-from moldau.runtime.interfaces import Runtime
-from moldau.wire.api import ApiKey
-from moldau.wire.errors import ErrorCode, KafkaError
-from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from moldau.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
+from moldau.client.cluster import Cluster
+from moldau.client.connection import Connection
+from moldau.client.delivery import release
+from moldau.client.errors import BlockedTooLongError, ClosedError
+from moldau.client.producing.config import ProducerConfig
+from moldau.client.producing.operations import Ask, Operation
+from moldau.client.producing.sender import (
+    AskProducerId,
+    Connect,
+    Effect,
+    Flight,
+    RefreshMetadata,
+    Send,
+    Sender,
 )
+from moldau.runtime.interfaces import Buffer, Runtime, Timer
+from moldau.wire.api import ApiKey
+from moldau.wire.codec import ProtocolError
+from moldau.wire.errors import ErrorCode, KafkaError, error_code
+from moldau.wire.messages.find_coordinator import FindCoordinatorRequest
+from moldau.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.wire.produce import TOPIC_IDS_FROM, PartitionResult
+from moldau.wire.produce_client import read_produce_response, write_produce_request
 
-BATCH_BYTES_MAX = 1 << 20  # what brokers accept by default, less their 12 bytes of log overhead
-REQUEST_BYTES_MAX = 8 << 20
-_RECORD_OVERHEAD = 24  # at most: lengths, deltas and attributes of a record as varints
-_HEADER_OVERHEAD = 10
-_TIMEOUT_MS = 30_000
-_TOPIC_ID_VERSION = 13
-_SEQUENCES = 1 << 31
-ACKS_ALL = -1
-
-
-class Message(NamedTuple):
-    """What a user wants written. `partition` None lets the key decide; `timestamp` None is the present."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[Header, ...] = ()
-    partition: int | None = None
-    timestamp: int | None = None
+_TRANSACTION_VERSION = "transaction.version"
+_MANY_COORDINATORS_FROM = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One batch that was taken. `base_offset` is None when nobody answered (acks=0) or told it anew."""
-
-    place: TopicPartition
-    record_count: int
-    base_offset: int | None
-
-
-class _Batch(NamedTuple):
-    place: TopicPartition
-    record_count: int
-    data: bytes
-
-
-class Producer:
+class ProduceDriver:
     def __init__(
         self,
         runtime: Runtime,
         cluster: Cluster,
+        sender: Sender,
+        config: ProducerConfig,
         *,
-        acks: int = ACKS_ALL,
-        codec: Codec = Codec.NONE,
-        batch_bytes: int = BATCH_BYTES_MAX,
-        transaction: Transaction | None = None,
+        request_timeout_ms: int,
     ) -> None:
-        if acks not in (ACKS_ALL, 0, 1):
-            raise ValueError(f"acks is 0, 1 or all, not {acks}")
-        if transaction is not None and acks != ACKS_ALL:
-            raise ValueError("a transaction takes acks=all")
-        self._clock = runtime.clock
-        self._random = runtime.random
-        self._cluster = cluster
-        self._acks = acks
-        self._codec = codec
-        self._batch_bytes = batch_bytes
-        self._transaction = transaction
-        self._partitioners: dict[str, StickyPartitioner] = {}
-        self._producer_id: tuple[int, int] | None = None
-        self._sequences: dict[TopicPartition, int] = defaultdict(int)
+        self.cluster = cluster
+        self.sender = sender
+        self.topic_errors: dict[str, ErrorCode] = {}
+        self.is_closed = False
+        self._runtime = runtime
+        self._now_ms = runtime.clock.now_ms
+        self._monotonic = runtime.clock.monotonic
+        self._acks = config.required_acks
+        self._transactional_id = config.transactional_id
+        self._timeout_ms = request_timeout_ms
+        self._connections: dict[int, Connection] = {}
+        self._is_woken = False
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._on_metadata: list[asyncio.Future[None]] = []
 
-    async def produce(self, topic: str, messages: Iterable[Message]) -> list[Delivery]:
-        """Write `messages`, in their order within each partition; creates the topic where the cluster allows.
+    def wake(self) -> None:
+        """Something has changed."""
+        if not self._is_woken and not self.is_closed:
+            self._is_woken = True
+            self._runtime.call_soon(self._pump)
 
-        Raises the first error when all that can be written is.
-        """
-        info = await self._cluster.retrying(
-            lambda: self._cluster.topic(topic, allow_auto_topic_creation=True), topics=[topic]
-        )
-        producer = await self._identity()
-        queues = self._batches(topic, len(info.partitions), messages, producer)
-        if self._transaction is not None:
-            await self._transaction.add(queues)
-        deliveries: list[Delivery] = []
-        while queues:
-            first = [queue.popleft() for queue in queues.values()]
-            await self._send_all(first, deliveries)
-            queues = {place: queue for place, queue in queues.items() if queue}
-        return deliveries
+    def close(self) -> None:
+        self.is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._finish()
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(ClosedError.because("the producer was closed"))
 
-    async def _identity(self) -> tuple[int, int]:
-        """Producer id and epoch; without acks=all, or from a broker that has none to give, (-1, -1)."""
-        if self._transaction is not None:
-            return await self._transaction.identity()
-        if self._producer_id is None:
-            if self._acks != ACKS_ALL:
-                self._producer_id = (-1, -1)
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait for room."""
+        return len(self._waiting)
+
+    # Callers that wait ------------------------------------------------------------------------------------
+
+    async def metadata_told(self, deadline: float) -> bool:
+        """Until the cluster was asked the next time; False if that took too long."""
+        future = asyncio.get_running_loop().create_future()
+        self._on_metadata.append(future)
+        self.wake()
+        try:
+            async with asyncio.timeout(max(deadline - self._monotonic(), 0)):
+                await future
+        except TimeoutError:
+            return False
+        return True
+
+    async def room(self, size: int, deadline: float, max_block_ms: int) -> None:
+        """Until there is memory for `size` bytes, which is kept for the caller: it has to `give_back` what it
+        got before it uses it. Those who wait get it in their order."""
+        sender = self.sender
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, future))
+        sender.waiting_for_memory += 1
+        self.wake()
+        started = self._monotonic()
+        try:
+            async with asyncio.timeout(max(deadline - started, 0)):
+                await future
+        except BaseException as error:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                sender.accumulator.used -= size
             else:
-                self._producer_id = await self._cluster.retrying(self._new_identity)
-        return self._producer_id
+                self._waiting.remove((size, future))
+            self._let_in()
+            if isinstance(error, TimeoutError):
+                sender.metrics.exhausted.record(self._now_ms(), 1)
+                reason = f"no room for {size} bytes within {max_block_ms} ms (buffer.memory)"
+                raise BlockedTooLongError(ErrorCode.REQUEST_TIMED_OUT, reason) from None
+            raise
+        finally:
+            sender.waiting_for_memory -= 1
+            elapsed_ns = (self._monotonic() - started) * 1e9
+            sender.metrics.buffer_wait.record(self._now_ms(), elapsed_ns)
 
-    async def _new_identity(self) -> tuple[int, int]:
-        connection = await self._cluster.connection_to_any()
-        if not connection.supports(ApiKey.INIT_PRODUCER_ID):
-            return (-1, -1)
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        response = await connection.request(request, InitProducerIdResponse)
-        if response.error_code:
-            raise KafkaError(error_code(response.error_code), "no producer id")
-        return (response.producer_id, response.producer_epoch)
+    def give_back(self, size: int) -> None:
+        self.sender.accumulator.used -= size
 
-    def _batches(
-        self, topic: str, partition_count: int, messages: Iterable[Message], producer: tuple[int, int]
-    ) -> dict[TopicPartition, deque[_Batch]]:
-        partitioner = self._partitioners.setdefault(topic, StickyPartitioner(self._random))
-        now_ms = self._clock.now_ms()
-        records: dict[int, list[Record]] = defaultdict(list)
-        sticky_bytes = 0
-        for message in messages:
-            partition = message.partition
-            if partition is None:
-                if message.key is None:
-                    sticky_bytes += _size(message)
-                    if sticky_bytes > self._batch_bytes - HEADER_BYTES:
-                        partitioner.switch(partition_count)
-                        sticky_bytes = _size(message)
-                partition = partitioner.partition(message.key, partition_count)
-            elif not 0 <= partition < partition_count:
-                reason = f"topic {topic!r} has no partition {partition} (it has {partition_count})"
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
-            timestamp = now_ms if message.timestamp is None else message.timestamp
-            records[partition].append(Record(0, timestamp, message.key, message.value, message.headers))
-        partitioner.switch(partition_count)
-        queues: dict[TopicPartition, deque[_Batch]] = {}
-        for partition, those in records.items():
-            place = TopicPartition(topic, partition)
-            queues[place] = deque(self._build(place, chunk, producer) for chunk in self._chunks(those))
-        return queues
+    def _let_in(self) -> None:
+        accumulator = self.sender.accumulator
+        while self._waiting:
+            size, future = self._waiting[0]
+            if not accumulator.has_room(size):
+                return
+            self._waiting.popleft()
+            if not future.done():
+                accumulator.used += size
+                future.set_result(None)
 
-    def _chunks(self, records: list[Record]) -> Iterator[list[Record]]:
-        """Runs of records that fit into a batch; one that is too large alone is for the broker to refuse."""
-        chunk: list[Record] = []
-        filled = 0
-        for record in records:
-            size = _size(record)
-            if chunk and filled + size > self._batch_bytes - HEADER_BYTES:
-                yield chunk
-                chunk, filled = [], 0
-            chunk.append(record)
-            filled += size
-        if chunk:
-            yield chunk
+    async def wait(self, operation: Operation, deadline: float, max_block_ms: int) -> None:
+        """Until the operation has ended; raises its error, or that it takes too long. It goes on then."""
+        self.wake()
+        if not operation.is_done:
+            future = asyncio.get_running_loop().create_future()
+            operation.waiters.append(partial(release, future))
+            try:
+                async with asyncio.timeout(max(deadline - self._monotonic(), 0)):
+                    await future
+            except TimeoutError:
+                reason = f"{operation.name} took longer than {max_block_ms} ms (max.block.ms)"
+                raise BlockedTooLongError(ErrorCode.REQUEST_TIMED_OUT, reason) from None
+        if operation.error is not None:
+            raise type(operation.error)(operation.error.code, operation.error.message)
 
-    def _build(self, place: TopicPartition, records: list[Record], producer: tuple[int, int]) -> _Batch:
-        producer_id, producer_epoch = producer
-        sequence = -1
-        if producer_id >= 0:
-            sequence = self._sequences[place]
-            self._sequences[place] = (sequence + len(records)) % _SEQUENCES
-        data = build_batch(
-            records,
-            codec=self._codec,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            is_transactional=self._transaction is not None,
-        )
-        return _Batch(place, len(records), data)
+    # Effects ----------------------------------------------------------------------------------------------
 
-    async def _send_all(self, batches: list[_Batch], deliveries: list[Delivery]) -> None:
-        """Send one batch for each of several partitions, and again what failed for a passing reason."""
-        waiting = {batch.place: batch for batch in batches}
+    def _pump(self) -> None:
+        self._is_woken = False
+        if self.is_closed:
+            return
+        for effect in self.sender.step(self._now_ms()):
+            self._perform(effect)
+        self._finish()
+        self._set_timer()
 
-        async def attempt() -> None:
-            by_leader: dict[int, list[_Batch]] = defaultdict(list)
-            for place, batch in waiting.items():
-                by_leader[await self._cluster.leader(place)].append(batch)
-            await gather_all(self._send_to(leader, those, done) for leader, those in by_leader.items())
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect.flight)
+            case Connect():
+                self._spawn(self._connect(effect.node_id), f"connect to {effect.node_id}")
+            case RefreshMetadata():
+                self._spawn(self._refresh(effect.topics), "metadata")
+            case AskProducerId():
+                self._spawn(self._ask_producer_id(), "producer id")
+            case Ask():
+                self._spawn(self._ask(effect), type(effect.message).__name__)
+            case _:
+                assert_never(effect)
 
-        def done(batch: _Batch, base_offset: int | None) -> None:
-            del waiting[batch.place]
-            deliveries.append(
-                Delivery(place=batch.place, record_count=batch.record_count, base_offset=base_offset)
-            )
-
-        await self._cluster.retrying(attempt, topics={place.topic for place in waiting})
-
-    async def _send_to(
-        self, leader: int, batches: list[_Batch], done: Callable[[_Batch, int | None], None]
-    ) -> None:
-        connection = await self._cluster.connection_to(leader)
-        version = connection.version_of(
-            ApiKey.PRODUCE, None if self._transaction is None else PRODUCE_VERSION_MAX
-        )
-        failure: KafkaError | None = None
-        for group in _requests(batches):
-            request = await self._request(group, version)
+    def _send(self, flight: Flight) -> None:
+        sender = self.sender
+        try:
+            connection = self._connections.get(flight.node.node_id)
+            if connection is None:
+                # A request before this one found out that it is lost.
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"lost node {flight.node.node_id}")
+            version = connection.version_of(ApiKey.PRODUCE, flight.version_max)
+            body = self._body(flight, version)
             if self._acks == 0:
-                await connection.send_unanswered(request, version=version)
-                for batch in group:
-                    done(batch, None)
-                continue
-            response = await connection.request(request, ProduceResponse, version=version)
-            answers = {part.index: part for topic in response.responses for part in topic.partition_responses}
-            for batch in group:
-                try:
-                    done(batch, _base_offset(batch, answers.get(batch.place.partition)))
-                except KafkaError as error:
-                    # What fails for good is the news, not what will be tried again.
-                    if failure is None or failure.code.retriable:
-                        failure = error
-        if failure is not None:
-            raise failure
 
-    async def _request(self, batches: list[_Batch], version: int) -> ProduceRequest:
-        topics: dict[str, list[PartitionProduceData]] = defaultdict(list)
-        for batch in batches:
-            topics[batch.place.topic].append(
-                PartitionProduceData(index=batch.place.partition, records=batch.data)
-            )
-        data = []
-        for name, partitions in topics.items():
-            topic = TopicProduceData(partition_data=partitions)
-            if version >= _TOPIC_ID_VERSION:
-                topic.topic_id = (await self._cluster.topic(name)).topic_id
+                def on_sent(error: KafkaError | None) -> None:
+                    if error is None:
+                        sender.on_unanswered(self._now_ms(), flight)
+                    else:
+                        sender.on_failure(self._now_ms(), flight, error)
+                    self.wake()
+
+                size = connection.post(ApiKey.PRODUCE, version, body, on_sent)
             else:
-                topic.name = name
-            data.append(topic)
-        return ProduceRequest(
-            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
-            acks=self._acks,
-            timeout_ms=_TIMEOUT_MS,
-            topic_data=data,
+
+                def on_answer(frame: Buffer, position: int, error: KafkaError | None) -> None:
+                    self._on_answer(flight, connection, version, frame, position, error)
+
+                timeout_s = self._timeout_ms / 1000
+                size = connection.submit(ApiKey.PRODUCE, version, body, on_answer, timeout_s=timeout_s)
+        except KafkaError as error:
+            sender.on_failure(self._now_ms(), flight, error)
+            self.wake()
+            return
+        now_ms = self._now_ms()
+        sender.metrics.requests.record(now_ms, 1)
+        sender.metrics.outgoing.record(now_ms, size)
+        sender.metrics.request_sizes.record_max(now_ms, size, size)
+
+    def _body(self, flight: Flight, version: int) -> list[Buffer]:
+        by_id = version >= TOPIC_IDS_FROM
+        topics: dict[bytes, list[tuple[int, Buffer]]] = {}
+        for batch in flight.batches:
+            topic = batch.queue.topic
+            assert batch.data is not None
+            topics.setdefault(topic.topic_id if by_id else topic.raw_name, []).append(
+                (batch.queue.place.partition, batch.data)
+            )
+        return write_produce_request(
+            version, self._transactional_id, self._acks, self._timeout_ms, list(topics.items())
         )
 
+    def _on_answer(
+        self,
+        flight: Flight,
+        connection: Connection,
+        version: int,
+        frame: Buffer,
+        position: int,
+        error: KafkaError | None,
+    ) -> None:
+        now_ms = self._now_ms()
+        sender = self.sender
+        if error is None:
+            try:
+                answer = read_produce_response(version, frame, position)
+            except ProtocolError as breach:
+                connection.close()
+                error = KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"{connection.peer} does not speak Kafka: {breach}"
+                )
+        if error is not None:
+            sender.on_failure(now_ms, flight, error)
+        else:
+            sender.metrics.responses.record(now_ms, 1)
+            sender.metrics.incoming.record(now_ms, len(frame) + 4)
+            results: dict[tuple[bytes, int], PartitionResult] = {
+                (topic, result.partition): result for topic, these in answer.topics for result in these
+            }
+            for endpoint in answer.endpoints:
+                self.cluster.learn_node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+            by_id = version >= TOPIC_IDS_FROM
+            sender.on_answer(now_ms, flight, results, by_id=by_id, throttle_ms=answer.throttle_time_ms)
+        self.wake()
 
-def _requests(batches: list[_Batch]) -> Iterator[list[_Batch]]:
-    group: list[_Batch] = []
-    filled = 0
-    for batch in batches:
-        if group and filled + len(batch.data) > REQUEST_BYTES_MAX:
-            yield group
-            group, filled = [], 0
-        group.append(batch)
-        filled += len(batch.data)
-    if group:
-        yield group
+    async def _connect(self, node_id: int) -> None:
+        try:
+            connection = await self.cluster.connection_to(node_id)
+        except KafkaError:
+            self.sender.on_disconnected(self._now_ms(), node_id)
+        else:
+            self._connections[node_id] = connection
+            connection.watch_closed(lambda: self._on_connection_closed(node_id, connection))
+            self.sender.on_connected(node_id)
+        self.wake()
 
+    def _on_connection_closed(self, node_id: int, connection: Connection) -> None:
+        if self._connections.get(node_id) is connection:
+            del self._connections[node_id]
+            self.sender.on_disconnected(self._now_ms(), node_id)
+            self.wake()
 
-def _base_offset(batch: _Batch, answer: PartitionProduceResponse | None) -> int | None:
-    if answer is None:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for partition {batch.place}")
-    code = error_code(answer.error_code)
-    if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return None  # an earlier attempt was written, and its answer was lost
-    if code is not ErrorCode.NONE:
-        details = [error.batch_index_error_message for error in answer.record_errors]
-        reason = answer.error_message or next((text for text in details if text), None)
-        raise KafkaError(code, f"partition {batch.place}: {reason}" if reason else f"partition {batch.place}")
-    return answer.base_offset if answer.base_offset >= 0 else None
+    async def _refresh(self, topics: tuple[str, ...]) -> None:
+        try:
+            view = await self.cluster.refresh(topics, allow_auto_topic_creation=True)
+        except KafkaError:
+            self.sender.on_metadata_failed(self._now_ms())
+        else:
+            self.topic_errors = view.errors
+            self.sender.on_metadata(self._now_ms(), view.topics, topics)
+            told, self._on_metadata = self._on_metadata, []
+            for future in told:
+                release(future)
+        self.wake()
 
+    async def _ask_producer_id(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        try:
+            connection = await self.cluster.connection_to_any()
+            response = await connection.request(request, InitProducerIdResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), "no producer id")
+        except KafkaError as error:
+            self.sender.on_no_producer_id(self._now_ms(), error)
+        else:
+            self.sender.on_producer_id(response.producer_id, response.producer_epoch)
+        self.wake()
 
-def _size(record: Message | Record) -> int:
-    """What the record takes in a batch, at most, before compression."""
-    size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
-    for name, content in record.headers:
-        size += _HEADER_OVERHEAD + 3 * len(name) + len(content or b"")
-    return size
+    async def _ask(self, ask: Ask) -> None:
+        transactions = self.sender.transactions
+        assert transactions is not None
+        try:
+            if ask.node_id is None:
+                connection = await self.cluster.connection_to_any()
+            else:
+                connection = await self.cluster.connection_to(ask.node_id)
+            transactions.on_features(connection.features.get(_TRANSACTION_VERSION, 0))
+            transactions.can_bump_epoch = connection.version_of(ApiKey.INIT_PRODUCER_ID) >= 3
+            version = connection.version_of(ApiKey(ask.message.API_KEY), ask.version_max)
+            message = ask.message
+            if isinstance(message, FindCoordinatorRequest) and version >= _MANY_COORDINATORS_FROM:
+                message = FindCoordinatorRequest(key_type=message.key_type, coordinator_keys=[message.key])
+            response = await connection.request(message, ask.response, version=version)
+        except KafkaError as error:
+            transactions.on_failure(self._now_ms(), ask.task, error)
+        else:
+            transactions.on_response(self._now_ms(), ask.task, response)
+        self.wake()
+
+    def _finish(self) -> None:
+        """Tell who waits what is over, and let in who waited for the room."""
+        sender = self.sender
+        while sender.finished:
+            finished, sender.finished = sender.finished, []
+            for batch in finished:
+                waiters, batch.waiters = batch.waiters, []
+                for wake in waiters:
+                    wake()
+        if sender.transactions is not None:
+            operations, sender.transactions.finished = sender.transactions.finished, []
+            for operation in operations:
+                for wake in operation.waiters:
+                    wake()
+        if self._waiting:
+            self._let_in()
+
+    def _set_timer(self) -> None:
+        wakeup_ms = self.sender.wakeup_ms
+        if self._timer is not None:
+            if wakeup_ms is not None and self._timer_ms <= wakeup_ms:
+                return  # it comes early enough, and then sees
+            self._timer.cancel()
+            self._timer = None
+        if wakeup_ms is not None:
+            self._timer_ms = wakeup_ms
+            delay_s = max(wakeup_ms - self._now_ms(), 0) / 1000
+            self._timer = self._runtime.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._runtime.spawn(work, f"producer: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

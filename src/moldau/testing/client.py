@@ -15,13 +15,19 @@ from typing import Any, NamedTuple
 from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, IsolationLevel, NewTopic
 from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
 from moldau.client.fetch import Fetcher, starting_offsets
-from moldau.client.produce import Message, Producer
+from moldau.client.producer import AsyncProducer
 from moldau.runtime.interfaces import Runtime
 from moldau.testing.front import HELPER_CLIENT_ID
 from moldau.wire.errors import ErrorCode, KafkaError
 
 RETRY_TIMEOUT_S = 15.0
 COLLECT_TIMEOUT_S = 10.0
+_OPTIONS = {
+    "linger.ms": 0,
+    "request.timeout.ms": int(RETRY_TIMEOUT_S * 1000),
+    "delivery.timeout.ms": int(RETRY_TIMEOUT_S * 1000),
+    "max.block.ms": int(RETRY_TIMEOUT_S * 1000),
+}
 
 Data = bytes | str | None
 Headers = Mapping[str, Data] | Sequence[tuple[str, Data]]
@@ -95,9 +101,18 @@ class TopicClient:
         self._cluster.forget(topic)  # it may have been deleted since, and come up again
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         encoded = tuple((name, _bytes(value)) for name, value in pairs)
-        messages = [Message(_bytes(value), _bytes(key), encoded, partition, timestamp) for value in values]
+        count = len(values)
         # A producer of its own: its sequences must not outlive a topic that is deleted between two calls.
-        await Producer(self._runtime, self._cluster).produce(topic, messages)
+        async with AsyncProducer(_OPTIONS, runtime=self._runtime, cluster=self._cluster) as producer:
+            deliveries = await producer.send_batch(
+                topic,
+                [_bytes(value) for value in values],
+                keys=None if key is None else [_bytes(key)] * count,
+                headers=[encoded] * count if encoded else None,
+                partition=partition,
+                timestamps_ms=None if timestamp is None else [timestamp] * count,
+            )
+            await deliveries
 
     async def collect(
         self, topic: str, count: int | None, timeout_s: float, read_committed: bool
