@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.loads import Load
+from bench.loads.clients import ClientProduce
 from bench.loads.commit import Commit
 from bench.loads.compact import ZSTD, Compact, LatencyBesideCompaction
 from bench.loads.confluent import ConfluentConsume, ConfluentProduce
@@ -50,6 +51,8 @@ LOADS: list[Load] = [
     JavaProduce(name="produce-100b", record_bytes=100, records=5_000_000, acks="1"),
     ConfluentProduce(name="produce-1k-confluent", record_bytes=1000, records=700_000),
     ConfluentProduce(name="produce-100b-confluent", record_bytes=100, records=2_000_000),
+    ClientProduce(name="client-produce-100b", record_bytes=100, records=400_000),
+    ClientProduce(name="client-produce-1k", record_bytes=1000, records=150_000),
     OneRecord(name="one-record", connections=1, in_flight=5, requests=200_000),
     OneRecord(name="one-record-50", connections=50, in_flight=1, requests=200_000),
     JavaConsumePerf(),
@@ -101,6 +104,38 @@ ROWS = [
     ),
     Row(load="produce-1k-confluent", metric="records_per_s", title="produce 1 KB, confluent-kafka"),
     Row(load="produce-100b-confluent", metric="records_per_s", title="produce 100 B, confluent-kafka"),
+    Row(
+        load="client-produce-100b",
+        metric="moldau_per_s",
+        title="produce 100 B: our producer, a call a record",
+    ),
+    Row(
+        load="client-produce-100b", metric="moldau_batch_per_s", title="produce 100 B: our producer, columns"
+    ),
+    Row(
+        load="client-produce-100b",
+        metric="moldau_sync_per_s",
+        title="produce 100 B: our producer, from a thread",
+    ),
+    Row(load="client-produce-100b", metric="confluent_per_s", title="produce 100 B: confluent-kafka"),
+    Row(load="client-produce-100b", metric="aiokafka_per_s", title="produce 100 B: aiokafka"),
+    Row(load="client-produce-100b", metric="python_per_s", title="produce 100 B: kafka-python"),
+    Row(
+        load="client-produce-100b", metric="vs_pure", title="produce 100 B: ours / the faster pure Python one"
+    ),
+    Row(load="client-produce-100b", metric="vs_confluent", title="produce 100 B: ours / confluent-kafka"),
+    Row(load="client-produce-1k", metric="moldau_per_s", title="produce 1 KB: our producer, a call a record"),
+    Row(load="client-produce-1k", metric="moldau_batch_per_s", title="produce 1 KB: our producer, columns"),
+    Row(
+        load="client-produce-1k",
+        metric="moldau_sync_per_s",
+        title="produce 1 KB: our producer, from a thread",
+    ),
+    Row(load="client-produce-1k", metric="confluent_per_s", title="produce 1 KB: confluent-kafka"),
+    Row(load="client-produce-1k", metric="aiokafka_per_s", title="produce 1 KB: aiokafka"),
+    Row(load="client-produce-1k", metric="python_per_s", title="produce 1 KB: kafka-python"),
+    Row(load="client-produce-1k", metric="vs_pure", title="produce 1 KB: ours / the faster pure Python one"),
+    Row(load="client-produce-1k", metric="vs_confluent", title="produce 1 KB: ours / confluent-kafka"),
     Row(
         load="one-record",
         metric="requests_per_s",

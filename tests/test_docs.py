@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +126,27 @@ def option_names() -> set[str]:
             if isinstance(value, type) and issubclass(value, Section):
                 names |= {option.name for option in value.OPTIONS if not option.internal}
     return names
+
+
+def test_the_options_of_clients_are_told_as_they_are_declared() -> None:
+    """`python tools/client_options.py` writes the tables anew."""
+    done = subprocess.run([sys.executable, ROOT / "tools" / "client_options.py", "--check"], check=False)
+    assert done.returncode == 0
+
+
+def test_every_metric_of_a_producer_is_documented() -> None:
+    """By its name, or by that of one it differs from in its last word (-rate, -total, -avg, -max)."""
+    from moldau.client.producing.metrics import ProducerMetrics
+
+    def stem(name: str) -> str:
+        return re.sub(r"-(rate|total|avg|max)$", "", name)
+
+    told = sections((DOCS / "client.md").read_text())["Metrics"]
+    stems = {stem(name) for name in re.findall(r"`([a-z][a-z-]+)`", told)}
+    measured = ProducerMetrics().snapshot(
+        0, in_flight=0, memory=0, memory_used=0, waiting=0, connections=0, metadata_age_s=0
+    )
+    assert {name for name in measured if stem(name) not in stems} == set()
 
 
 def test_every_command_and_its_options_are_documented() -> None:

@@ -51,3 +51,19 @@ def test_a_test_starts_and_ends_a_node_as_the_page_says() -> None:
     assert code.count("\n...\n") == 1
     ended = "\nassert node.returncode == 0"
     assert run(code.replace("\n...\n", f"\n{listing}\n") + ended) == "[]\n"
+
+
+PROGRAM = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_the_programs_of_the_client_do_what_its_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs/client.md").read_text()
+    # Those behind this mark need a broker with transactions.
+    codes = PROGRAM.findall(
+        re.sub(r"<!-- needs transactions -->\n```python\n.*?```", "", page, flags=re.DOTALL)
+    )
+    assert len(codes) == 4
+    with MoldauNode(tmp_path / "data") as node:
+        for code in codes:
+            shown = re.findall(r"print\(.*\)  # (.*)", code)
+            assert run(code.replace("127.0.0.1:9092", node.bootstrap)).splitlines() == shown
