@@ -13,7 +13,6 @@ from typing import Any
 
 from moldau.config.option import (
     FILLED,
-    LONG_MAX,
     REQUIRED,
     ConfigError,
     Problem,
@@ -146,6 +145,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(str(part) for part in value)
     return str(value)
-
-
-__all__ = ["LONG_MAX", "ConnectionConfig", "check_security", "is_given", "parse_config"]
