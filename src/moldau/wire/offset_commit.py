@@ -17,6 +17,8 @@ _FIRST_VERSION = 8
 _GENERATION_AND_SIZE = Struct(">iB").unpack_from
 _OFFSET = Struct(">iqiB").unpack_from
 _SHORT_MAX = 127  # of sizes and counts, which are written plus one; 0 is null
+_ONE = 2  # as a count is written
+_NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _new_tuple = tuple.__new__
 
 Offset = tuple[int, int, int, str]
@@ -74,9 +76,16 @@ def read_usual_commit(version: int, frame: bytes, position: int) -> UsualCommit 
                 after = position + size
                 topic = frame[position + 1 : after].decode()
             partitions = frame[after]
+            position = after + 1
+            if count == partitions == _ONE:
+                index, offset, leader_epoch, size = _OFFSET(frame, position)
+                position += 17
+                if size <= 1 and frame[position : position + 3] == _NO_TAGS:
+                    topics.append((topic, [(index, offset, leader_epoch, "")]))
+                    break
+                position = after + 1
             if not 0 < partitions <= _SHORT_MAX:
                 return None
-            position = after + 1
             offsets = []
             for _ in range(partitions - 1):
                 index, offset, leader_epoch, size = _OFFSET(frame, position)
@@ -106,13 +115,21 @@ def read_usual_commit(version: int, frame: bytes, position: int) -> UsualCommit 
 _HEAD = Struct(">iiBiB").pack
 _SIZE = Struct(">i").pack_into
 _CODE = Struct(">ihB").pack
+_ONE_CODE = Struct(">BihBBB").pack
 
 
 def write_usual_answer(
     correlation_id: int, topics: Sequence[TopicOffsets], codes: Sequence[int]
-) -> bytearray:
+) -> bytes | bytearray:
     """The whole response, with its frame and header, to what `read_usual_commit` has read; the codes are in
     the order of the offsets."""
+    if len(topics) == len(codes) == 1:
+        topic, offsets = topics[0]
+        if topic.__class__ is not bytes:
+            name = topic.encode()  # type: ignore[union-attr]
+            topic = b"%c%b" % (len(name) + 1, name)
+        head = _HEAD(20 + len(topic), correlation_id, 0, 0, _ONE)
+        return b"%b%b%b" % (head, topic, _ONE_CODE(_ONE, offsets[0][0], codes[0], 0, 0, 0))
     out = bytearray(_HEAD(0, correlation_id, 0, 0, len(topics) + 1))
     number = 0
     for topic, offsets in topics:
