@@ -24,6 +24,7 @@ RULE_ROOMS = (
     "share",
     "txn",
     "client/producing",
+    "perf/measure",
 )
 VALUES = {
     "random": {"Random"},

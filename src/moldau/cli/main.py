@@ -36,6 +36,7 @@ COMMANDS = {
     "topic": "List, create, describe, delete and alter topics.",
     "produce": "Write the lines of standard input to a topic.",
     "consume": "Print the records of a topic.",
+    "perf": "Measure how fast a cluster is, and why.",
     "group": "List, describe, move and delete groups, and see who is behind.",
     "transactions": "List and describe transactions; find and end those that hang.",
     "doctor": "Look whether all is well for a node on this machine.",

@@ -19,7 +19,9 @@ class CommandError(click.ClickException):
     """The operation failed: one line on standard error, exit code 1."""
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "") -> None:
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "", err: bool = False
+) -> None:
     """Aligned columns; those of numbers, some of which may be missing, are aligned at their last digit."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
@@ -34,7 +36,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, inde
             for text, width, right in zip(row, widths, numeric, strict=True)
         )
         lines.append(indent + _GAP.join(padded).rstrip())
-    click.echo("\n".join(lines))
+    click.echo("\n".join(lines), err=err)
 
 
 def print_json(value: Any) -> None:
@@ -86,7 +88,7 @@ def bytes_from_json(value: Any) -> bytes | None:
 
 def _is_numeric(column: set[str]) -> bool:
     there = column - {_MISSING}
-    return bool(there) and all(text.removeprefix("-").isdigit() for text in there)
+    return bool(there) and all(text.removeprefix("-").replace(".", "", 1).isdigit() for text in there)
 
 
 def _cell(value: object) -> str:

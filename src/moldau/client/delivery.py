@@ -134,6 +134,12 @@ class Deliveries(Sequence[Delivery]):
             for index in ((0, len(numbers) - 1) if batch.parts else (0,))
         )
 
+    def on_done(self, callback: Callable[[Sequence[int], KafkaError | None], None]) -> None:
+        """Call back on the loop for each run of records whose outcome became known together: with their
+        numbers, and why they were not written, or None."""
+        for batch, first, numbers in self._pieces:
+            _tell_outcome(batch, first, numbers, callback)
+
     async def _gather(self) -> list[BatchMetadata]:
         runs: list[BatchMetadata] = []
         failure: KafkaError | None = None
@@ -157,6 +163,35 @@ class Deliveries(Sequence[Delivery]):
 
     def __await__(self) -> Generator[Any, None, list[BatchMetadata]]:
         return self._gather().__await__()
+
+
+def _tell_outcome(
+    batch: ProducerBatch,
+    first: int,
+    numbers: Sequence[int],
+    callback: Callable[[Sequence[int], KafkaError | None], None],
+) -> None:
+    """When it is known, of the records from the index `first` on, which have these numbers."""
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        if batch.parts:
+            start = 0
+            while start < len(numbers):
+                part, index = batch.locate(first + start)
+                end = min(len(numbers), start + part.record_count - index)
+                _tell_outcome(part, index, numbers[start:end], callback)
+                start = end
+        elif batch.record_errors is None:
+            callback(numbers, batch.error)
+        else:
+            for index, number in enumerate(numbers, first):
+                callback((number,), batch.error_of_record(index))
+
+    if batch.is_done:
+        loop.call_soon(tell)
+    else:
+        batch.waiters.append(partial(loop.call_soon, tell))
 
 
 async def over(batch: ProducerBatch) -> None:

@@ -49,13 +49,15 @@ class Sensor:
             self._max = largest
 
     def rate(self, now_ms: int) -> float:
-        """Per second. As in Kafka, a window that has just begun does not make a rate huge: what is measured
-        is taken to have lasted for a full window at least."""
+        """Per second. As in Kafka, a start does not make a rate huge: to less than a full window another
+        one is added, in which there was nothing."""
         self._roll_if_due(now_ms)
         since = self._old_start_ms if self._old_start_ms >= 0 else self._start_ms
         if since < 0:
             return 0.0
-        elapsed_ms = max(now_ms - since, (WINDOWS - 1) * WINDOW_MS)
+        elapsed_ms = now_ms - since
+        if elapsed_ms < WINDOW_MS:
+            elapsed_ms += (WINDOWS - 1) * WINDOW_MS
         return (self._sum + self._old_sum) * 1000 / elapsed_ms
 
     def average(self, now_ms: int) -> float:
