@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ResourceType
 from moldau.records.batch import iterate_headers, parse_header, stamp
 from moldau.runtime.interfaces import Runtime, Stream
 from moldau.wire.api import ApiKey, request_type
@@ -228,11 +228,12 @@ class FakeBroker:
 
     def _describe_configs(self, request: describe_configs.DescribeConfigsRequest) -> Answer:
         (resource,) = request.resources
+        is_topic = resource.resource_type == ResourceType.TOPIC
         configs = [
             describe_configs.DescribeConfigsResourceResult(
                 name=name, value=value, config_source=1, documentation=None
             )
-            for name, value in self.topics[resource.resource_name].configs.items()
+            for name, value in (self.topics[resource.resource_name].configs if is_topic else {}).items()
         ]
         default = describe_configs.DescribeConfigsResourceResult(
             name="cleanup.policy", value="delete", config_source=5, documentation=None

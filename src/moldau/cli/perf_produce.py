@@ -151,6 +151,8 @@ def produce(
             transaction_ms=(transaction_ms or _TRANSACTION_MS) if "transactional.id" in options else None,
         )
         async with make_producer(options, runtime) as producer:
+            # A broker may make the topic for whoever wants to write to it. What that takes is not measured.
+            await producer.partitions_for(topic)
             settings = await tell_settings(cluster, topic, effective(producer.config), quiet=plain or as_json)
             if load.transaction_ms is not None:
                 await producer.init_transactions()

@@ -145,14 +145,20 @@ class LatencyRun:
 
     async def _read_all(self, fetcher: Fetcher, schedule: Schedule) -> None:
         load = self._load
+        came = bytearray(load.records)
         while self.seen < load.records:
             records = await self._next(fetcher)
             now_us = self._now_us()
             for record in records:
                 value = record.value or b""
                 number = int.from_bytes(value[:NUMBER_BYTES], "big")
-                if len(value) != max(load.record_size, NUMBER_BYTES) or number >= load.records:
+                if (
+                    len(value) != max(load.record_size, NUMBER_BYTES)
+                    or number >= load.records
+                    or came[number]
+                ):
                     raise LatencyError("a record came that was not sent: somebody else writes, too")
+                came[number] = True
                 elapsed_us = now_us - schedule.intended_us(number)
                 self._on_read(number, elapsed_us * 1000)
                 self.seen += 1
