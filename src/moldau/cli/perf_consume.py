@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, print_json
 from moldau.cli.perf_common import (
     Live,
@@ -55,7 +56,7 @@ def _date_format(context: click.Context, parameter: click.Parameter, pattern: st
 
 
 @click.command("consume", cls=PerfCommand, help="Read a topic, as kafka-consumer-perf-test.")
-@click.option("--topic", help="The topic to read.")
+@click.option("--topic", shell_complete=complete.topics, help="The topic to read.")
 @click.option("--include", metavar="REGEX", help="Read all topics that this matches as a whole.")
 @click.option(
     "--num-records",
@@ -75,7 +76,12 @@ def _date_format(context: click.Context, parameter: click.Parameter, pattern: st
     metavar="FILE",
     help="The older name of --command-config.",
 )
-@click.option("--group", metavar="ID", help="Begin where this group is, and leave it where this ends.")
+@click.option(
+    "--group",
+    shell_complete=complete.groups,
+    metavar="ID",
+    help="Begin where this group is, and leave it where this ends.",
+)
 @click.option("--from-latest", is_flag=True, help="Begin at the end where the group has no offset.")
 @click.option(
     "--fetch-size",

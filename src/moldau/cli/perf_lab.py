@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, print_json, print_table
 from moldau.cli.perf_common import (
     Live,
@@ -55,7 +56,11 @@ def _steps(context: click.Context, parameter: click.Parameter, given: Sequence[s
 
 @lab.command("linger", cls=PerfCommand, help="What linger.ms and batch.size do to the same records.")
 @click.option(
-    "--topic", default=_TOPIC, show_default=True, help="The topic; one that has to be made is deleted again."
+    "--topic",
+    shell_complete=complete.topics,
+    default=_TOPIC,
+    show_default=True,
+    help="The topic; one that has to be made is deleted again.",
 )
 @click.option(
     "--num-records",

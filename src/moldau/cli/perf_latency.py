@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, print_json
 from moldau.cli.perf_common import (
     Live,
@@ -39,7 +40,12 @@ _TOLD_EVERY = 1000
 @click.command(
     "latency", cls=PerfCommand, help="Time records from producer to consumer, as kafka-e2e-latency."
 )
-@click.option("--topic", required=True, help="The topic, which is made if it does not exist.")
+@click.option(
+    "--topic",
+    shell_complete=complete.topics,
+    required=True,
+    help="The topic, which is made if it does not exist.",
+)
 @click.option("--num-records", "records", type=click.IntRange(1), required=True, help="How many records.")
 @click.option(
     "--producer-acks",

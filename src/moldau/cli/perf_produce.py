@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import CommandError, print_error, print_json
 from moldau.cli.perf_common import (
     Live,
@@ -43,7 +44,7 @@ _TRANSACTION_MS = 3000
 
 
 @click.command("produce", cls=PerfCommand, help="Write records at a pace, as kafka-producer-perf-test.")
-@click.option("--topic", required=True, help="The topic to write to.")
+@click.option("--topic", shell_complete=complete.topics, required=True, help="The topic to write to.")
 @click.option("--num-records", "records", type=click.IntRange(1), required=True, help="How many records.")
 @click.option(
     "--throughput",

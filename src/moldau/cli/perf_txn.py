@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from moldau.cli import complete
 from moldau.cli.output import print_json
 from moldau.cli.perf_common import (
     Live,
@@ -36,7 +37,12 @@ from moldau.runtime.real import RealRuntime
 
 
 @click.command("txn", cls=PerfCommand, help="Write records in transactions, one after the other.")
-@click.option("--topic", required=True, help="The topic, which is made if it does not exist.")
+@click.option(
+    "--topic",
+    shell_complete=complete.topics,
+    required=True,
+    help="The topic, which is made if it does not exist.",
+)
 @click.option(
     "--partitions", type=click.IntRange(1), help="Over how many of its partitions.  [default: all of them]"
 )
