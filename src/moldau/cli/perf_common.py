@@ -32,6 +32,7 @@ from moldau.runtime.interfaces import Runtime
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TICK_S = 0.2
+_COLUMNS = 80  # of a terminal that does not say
 _SEVERAL = ("--producer-props", "--command-property")
 # What Kafka's files have for the sake of Java.
 _OF_JAVA = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
@@ -135,7 +136,7 @@ class Live:
 
     def show(self, text: str) -> None:
         if self._is_shown:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
             sys.stderr.write(f"\r\x1b[2K{text[: columns - 1]}")
             sys.stderr.flush()
             self._is_there = True

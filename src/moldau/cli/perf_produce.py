@@ -209,9 +209,10 @@ def _print_totals(run: ProduceRun, now_ms: int, metrics: dict[str, float] | None
 
 def _progress(run: ProduceRun, load: ProduceLoad) -> str:
     part = run.stats.count / load.records
+    per_second = run.stats.per_second(run.now_ms()) if run.stats.count else 0
     p99 = run.response.percentile(99) / 1000
     return (
-        f"{bar(part)} {run.stats.count}/{load.records} · {run.stats.per_second(run.now_ms()):,.0f} records/s"
+        f"{bar(part)} {run.stats.count}/{load.records} · {per_second:,.0f} records/s"
         f" · response p99 {p99:.1f} ms"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moldau.client.admin import Admin, ConfigEntry, NewTopic, ResourceType
-from moldau.client.cluster import Cluster
+from moldau.client.cluster import Cluster, TopicPartition
 from moldau.perf.measure.settings import BROKER_OPTIONS, TOPIC_OPTIONS, TopicSettings
 from moldau.wire.errors import ErrorCode, KafkaError
 
@@ -43,6 +43,8 @@ async def make_topic(cluster: Cluster, name: str, partitions: int, replication: 
         if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
         raise
+    # Brokers hear of it a little later.
+    await cluster.retrying(lambda: cluster.leader(TopicPartition(name, partitions - 1)), topics=[name])
     return True
 
 
