@@ -18,7 +18,7 @@ TOTAL = re.compile(
     r"(\d+) records sent, \d+\.\d{6} records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, "
     r"\d+\.\d\d ms max latency, \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\.\n"
 )
-PRODUCE = ["perf", "produce", "--topic", "t", "--num-records", "50", "--throughput", "-1"]
+PRODUCE = ["perf", "produce", "--topic", "t", "--num-records", "50", "--throughput", "2000"]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def address(broker: FakeBroker) -> str:
 def document(*arguments: str) -> Any:
     result = moldau("perf", *arguments, "--json")
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
 def test_standard_output_has_kafkas_lines_and_the_rest_is_beside(address: str) -> None:
@@ -93,7 +93,10 @@ def test_records_that_are_refused_are_an_error(address: str, broker: FakeBroker)
     late = ["delivery.timeout.ms=300", "request.timeout.ms=200", "linger.ms=0"]
     result = moldau(*PRODUCE, "--record-size", "10", "--producer-props", *late)
     assert result.exit_code == 1
-    assert re.search(r"moldau: 50 records were not written: .* within 300 ms", result.stderr)
+    assert re.search(
+        r"moldau: 50 records were not written, the first for: REQUEST_TIMED_OUT: .* within 300 ms",
+        result.stderr,
+    )
     assert result.stdout.startswith("0 records sent, 0.000000 records/sec")
 
 
@@ -113,7 +116,7 @@ def test_a_topic_is_consumed(address: str) -> None:
         "WARNING: Exiting before consuming the expected number of records: timeout (300 ms)"
     )
     detailed = moldau(*common, "--num-records", "50", "--show-detailed-stats", "--reporting-interval", "1")
-    assert detailed.stdout.startswith("time, threadId, ") and ", 0, 0.0005, " in detailed.stdout
+    assert detailed.stdout.startswith("time, threadId, ")  # and lines, if it took a millisecond
     told = document(*common[1:], "--num-records", "50")
     assert told["summary"]["records"] == 50 and not told["timed_out"]
 

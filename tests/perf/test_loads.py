@@ -23,7 +23,9 @@ from moldau.records.record import read_records
 from moldau.sim.runtime import SimRuntime
 from moldau.sim.simulation import Simulation
 from moldau.wire.api import ApiKey
+from moldau.wire.errors import ErrorCode
 from tests.client.fake_broker import FakeBroker
+from tests.client.test_async_producer import refusal
 
 Scenario = Callable[[SimRuntime, FakeBroker], Awaitable[None]]
 
@@ -107,14 +109,11 @@ def test_what_fails_is_counted_and_not_measured() -> None:
 
 def test_columns_tell_of_their_records_when_these_are_known() -> None:
     """Also of those whose batch was refused as too large, and split."""
-    from tests.client.test_async_producer import refusal
 
     async def scenario(runtime: SimRuntime, broker: FakeBroker) -> None:
         def answer(request: Any) -> Any:
             (data,) = request.topic_data[0].partition_data
             if len(data.records or b"") > 800:
-                from moldau.wire.errors import ErrorCode
-
                 return refusal(request, ErrorCode.MESSAGE_TOO_LARGE)
             return broker._produce(request)
 
@@ -225,7 +224,6 @@ def test_records_of_others_end_the_measurement(per_second: float) -> None:
                 return served(request)
 
             broker.overrides[ApiKey.PRODUCE] = answer
-            broker.topics["t"]
             await client.send_batch("t", [b"x"] * 2)
             with pytest.raises(LatencyError):
                 await run.run()

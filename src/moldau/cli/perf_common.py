@@ -8,6 +8,7 @@ that is told in addition goes to standard error, or with --json into the one doc
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from moldau.cli.output import CommandError, print_table
+from moldau.cli.output import CommandError, print_json, print_table
 from moldau.cli.remote import addresses, bootstrap_option
 from moldau.client.cluster import Address, Cluster
 from moldau.client.config import ConnectionConfig
@@ -220,3 +221,19 @@ def settings_values(settings: TopicSettings) -> dict[str, Any]:
         "topic_configs": dict(settings.configs),
         "broker_configs": dict(settings.broker_configs),
     }
+
+
+def print_document(value: Mapping[str, Any]) -> None:
+    """JSON has no NaN and no infinity: what there is no number for is null."""
+    print_json(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+    return value

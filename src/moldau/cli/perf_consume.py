@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from moldau.cli import complete
-from moldau.cli.output import CommandError, print_json
+from moldau.cli.output import CommandError
 from moldau.cli.perf_common import (
     Live,
     PerfCommand,
@@ -18,6 +18,7 @@ from moldau.cli.perf_common import (
     config_option,
     interval_option,
     plain_option,
+    print_document,
     print_metrics_option,
     properties_option,
     read_properties,
@@ -174,7 +175,7 @@ def consume(
         finally:
             await reader.close()
         if as_json:
-            print_json(
+            print_document(
                 {
                     "settings": settings_values(settings),
                     "summary": whole.summary(),

@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from moldau.cli import complete
-from moldau.cli.output import CommandError, print_json, print_table
+from moldau.cli.output import CommandError, print_table
 from moldau.cli.perf_common import (
     Live,
     PerfCommand,
     bar,
     config_option,
+    print_document,
     producer_options,
     properties_option,
     read_properties,
@@ -144,7 +145,7 @@ def linger(
         if svg is not None:
             _draw(svg, outcomes, load)
         if as_json:
-            print_json(
+            print_document(
                 {
                     "settings": settings_values(settings),
                     "records": records,

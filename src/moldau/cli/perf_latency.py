@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from moldau.cli import complete
-from moldau.cli.output import CommandError, print_json
+from moldau.cli.output import CommandError
 from moldau.cli.perf_common import (
     Live,
     PerfCommand,
@@ -16,6 +16,7 @@ from moldau.cli.perf_common import (
     config_option,
     effective,
     plain_option,
+    print_document,
     producer_options,
     properties_option,
     read_properties,
@@ -150,7 +151,7 @@ def latency(
             except LatencyError as error:
                 raise CommandError(str(error)) from None
         if as_json:
-            print_json(
+            print_document(
                 {
                     "settings": settings_values(settings) | {"producer": effective(producer.config)},
                     "acknowledged": percentile_values(run.acknowledged),

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from moldau.cli import complete
-from moldau.cli.output import CommandError, print_error, print_json
+from moldau.cli.output import CommandError, print_error
 from moldau.cli.perf_common import (
     Live,
     PerfCommand,
@@ -18,6 +18,7 @@ from moldau.cli.perf_common import (
     effective,
     interval_option,
     plain_option,
+    print_document,
     print_metrics_option,
     producer_options,
     properties_option,
@@ -168,7 +169,7 @@ def produce(
             now_ms = run.now_ms()
             metrics = producer_metrics(producer.metrics(), options["client.id"], topic)
         if as_json:
-            print_json(
+            print_document(
                 {
                     "settings": settings_values(settings) | {"producer": effective(producer.config)},
                     "summary": dict(run.stats.summary(now_ms)),
@@ -181,8 +182,8 @@ def produce(
             )
         else:
             _print_totals(run, now_ms, metrics if print_metrics else None, plain=plain)
-        for reason, count in run.failures.most_common():
-            print_error(f"{count} records were not written: {reason}")
+        for code, count in run.failures.most_common():
+            print_error(f"{count} records were not written, the first for: {run.reasons[code]}")
         if run.failures:
             sys.exit(1)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from moldau.cli import complete
-from moldau.cli.output import print_json
 from moldau.cli.perf_common import (
     Live,
     PerfCommand,
@@ -16,6 +15,7 @@ from moldau.cli.perf_common import (
     config_option,
     effective,
     plain_option,
+    print_document,
     producer_options,
     properties_option,
     read_properties,
@@ -132,7 +132,7 @@ def txn(
                 await run.run()
         per_second = (run.committed + run.aborted) * 1_000_000 / max(run.elapsed_us, 1)
         if as_json:
-            print_json(
+            print_document(
                 {
                     "settings": settings_values(settings) | {"producer": effective(producer.config)},
                     "partitions": load.partitions,

@@ -49,7 +49,7 @@ class StepRun:
         async with self._producer:
             await self._run.run()
             metrics = self._producer.metrics()
-        for reason in self._run.failures:
+        for reason in self._run.reasons.values():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.step.name}: {reason}")
         response = self._run.response
         return Outcome(

@@ -53,7 +53,8 @@ class ProduceRun:
         self._tell = tell
         self.service = Histogram()
         self.response = Histogram()
-        self.failures: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()  # by code,
+        self.reasons: dict[str, str] = {}  # and the first of each in words
         self.stats = ProduceStats(self.now_ms(), load.interval_ms)
         self.steady: ProduceStats | None = None
 
@@ -117,7 +118,8 @@ class ProduceRun:
     ) -> None:
         count = len(numbers)
         if error is not None:
-            self.failures[str(error)] += count
+            self.failures[error.code.name] += count
+            self.reasons.setdefault(error.code.name, str(error))
             return
         now_us = self.now_us()
         service_us = now_us - started_us
