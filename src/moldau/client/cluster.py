@@ -3,8 +3,11 @@
 Answerable for the bootstrap list, one connection per address, metadata and its refresh, and the one place
 where a request that failed for a passing reason is sent again. It does not know what requests are about.
 
-Invariants: an address has at most one open connection. Metadata only changes as a whole, so a `ClusterView`
-in hand stays consistent.
+A broker answers a connection in order, so a request that waits there holds up what comes behind it. What may
+wait, such as fetches, goes by a lane of its own.
+
+Invariants: an address has at most one open connection for each lane. Metadata only changes as a whole, so a
+`ClusterView` in hand stays consistent.
 """
 
 from __future__ import annotations
@@ -122,8 +125,8 @@ class Cluster:
         self._nodes: dict[int, Node] = {}
         self._controller_id: int | None = None
         self._topics: dict[str, TopicInfo] = {}
-        self._connections: dict[Address, Connection] = {}
-        self._connecting: dict[Address, asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, str], Connection] = {}
+        self._connecting: dict[tuple[Address, str], asyncio.Lock] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -190,7 +193,7 @@ class Cluster:
         """Who leads the topic's partitions turned out to be wrong: the next question goes to the cluster."""
         self._topics.pop(topic, None)
 
-    async def connection_to(self, node_id: int) -> Connection:
+    async def connection_to(self, node_id: int, lane: str = "") -> Connection:
         node = self._nodes.get(node_id)
         if node is None:
             await self.refresh([])
@@ -199,7 +202,7 @@ class Cluster:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not in the cluster")
         address = Address(node.host, node.port)
         try:
-            return await self._connection(address)
+            return await self._connection(address, lane)
         except KafkaError as error:
             if address in self._bootstrap:
                 raise
@@ -209,8 +212,8 @@ class Cluster:
 
     async def connection_to_any(self) -> Connection:
         """A connection that is open, else to the first node that can be reached."""
-        for connection in self._connections.values():
-            if not connection.is_closed:
+        for (_, lane), connection in self._connections.items():
+            if not lane and not connection.is_closed:
                 return connection
         known = [Address(node.host, node.port) for node in self._nodes.values()]
         self._random.shuffle(known)
@@ -271,11 +274,12 @@ class Cluster:
             self._controller_id = None
             await asyncio.sleep(pause_s)
 
-    async def _connection(self, address: Address) -> Connection:
-        async with self._connecting.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+    async def _connection(self, address: Address, lane: str = "") -> Connection:
+        key = address, lane
+        async with self._connecting.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
             if connection is None or connection.is_closed:
-                self._connections.pop(address, None)
+                self._connections.pop(key, None)
                 connection = await connect(
                     self._network,
                     address.host,
@@ -284,7 +288,7 @@ class Cluster:
                     connect_timeout_s=self._connect_timeout_s,
                     request_timeout_s=self._request_timeout_s,
                 )
-                self._connections[address] = connection
+                self._connections[key] = connection
             return connection
 
 

@@ -7,6 +7,7 @@ Every error is a `KafkaError` with Kafka's code. The class says the rest:
 - `AbortableError`: the transaction can only be aborted; the producer lives on.
 - `FatalError`: this client has to be closed. `FencedError`: because another one has taken its place.
 - `InvalidConfigurationError`: trying again will not help before somebody changes something.
+- `CommitFailedError`: offsets were not committed, since the group has gone on without this member.
 - `RecordError`: this record, or this batch, was refused, and others may be taken.
 """
 
@@ -40,11 +41,15 @@ class FatalError(KafkaError):
 
 
 class FencedError(FatalError):
-    """Another producer with the same transactional id has taken over."""
+    """Another one with the same name has taken over: a transactional id, or a group instance id."""
 
 
 class InvalidConfigurationError(KafkaError):
     """It is not allowed, or not possible here. Somebody has to change that first."""
+
+
+class CommitFailedError(KafkaError):
+    """Offsets were not committed: the group has gone on, and their partitions may be somebody else's."""
 
 
 class RecordError(KafkaError):
@@ -90,6 +95,11 @@ _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.INVALID_TXN_STATE: FatalError,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: FatalError,
     ErrorCode.UNKNOWN_PRODUCER_ID: AbortableError,
+    ErrorCode.FENCED_INSTANCE_ID: FencedError,
+    ErrorCode.ILLEGAL_GENERATION: CommitFailedError,
+    ErrorCode.UNKNOWN_MEMBER_ID: CommitFailedError,
+    ErrorCode.REBALANCE_IN_PROGRESS: CommitFailedError,
+    ErrorCode.STALE_MEMBER_EPOCH: CommitFailedError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: RecordError,
     ErrorCode.MESSAGE_TOO_LARGE: RecordError,
     ErrorCode.RECORD_LIST_TOO_LARGE: RecordError,

@@ -1,4 +1,5 @@
 """How keys and values become bytes: a callable `(topic, object) -> bytes`, with None for what has none.
+And back: a callable `(topic, bytes) -> object`, which is given None, too.
 
 A schema registry adds others; anything with this shape will do.
 """
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Serializer: TypeAlias = Callable[[str, Any], bytes | None]
+Deserializer: TypeAlias = Callable[[str, bytes | None], Any]
 
 
 def bytes_serializer(topic: str, value: Any) -> bytes | None:
@@ -45,3 +47,27 @@ def serializer_of(given: Serializer | str | None) -> Serializer | None:
     if given not in _BY_NAME:
         raise ValueError(f"there is no serializer {given!r}; there are {', '.join(_BY_NAME)}")
     return _BY_NAME[given]
+
+
+def string_deserializer(topic: str, data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+def json_deserializer(topic: str, data: bytes | None) -> Any:
+    return None if data is None else json.loads(data)
+
+
+_BACK_BY_NAME: dict[str, Deserializer | None] = {
+    "bytes": None,
+    "str": string_deserializer,
+    "json": json_deserializer,
+}
+
+
+def deserializer_of(given: Deserializer | str | None) -> Deserializer | None:
+    """A deserializer by its name or as it is; None for bytes, which need none."""
+    if given is None or callable(given):
+        return given
+    if given not in _BACK_BY_NAME:
+        raise ValueError(f"there is no deserializer {given!r}; there are {', '.join(_BACK_BY_NAME)}")
+    return _BACK_BY_NAME[given]

@@ -181,7 +181,7 @@ def _read(
 
             headers: tuple[Header, ...] = ()
             if data[position]:
-                headers, position = _read_headers(data, position, record_end)
+                headers, position = read_headers(data, position, record_end)
             else:
                 position += 1
             # Also what catches a key or value that ran past the record: nothing was yielded of it yet.
@@ -194,7 +194,7 @@ def _read(
         raise _invalid("Incorrect declared batch size, records still remaining in file")
 
 
-def _read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
+def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(data, position)
     if not 0 <= count <= record_end - position:
         raise ValueError(f"invalid number of record headers {count}")
