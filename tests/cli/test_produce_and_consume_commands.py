@@ -243,7 +243,7 @@ def test_time_that_is_up_while_reading_fails_is_no_end_of_the_records(filled: Fa
     filled.overrides[ApiKey.FETCH] = lambda _: FetchResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     result = consume("a", "--from-beginning")
     assert result.exit_code == 1
-    assert result.stderr.startswith("moldau: KAFKA_STORAGE_ERROR: fetch from 127.0.0.1:")
+    assert result.stderr.startswith("moldau: KAFKA_STORAGE_ERROR: fetch from node ")
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "soon"])

@@ -7,7 +7,7 @@ import pytest
 
 from moldau.client.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, IsolationLevel
 from moldau.client.cluster import Cluster, TopicPartition, parse_addresses
-from moldau.client.fetch import Fetcher, starting_offsets, visible_records
+from moldau.client.fetch import Fetcher, starting_offsets
 from moldau.records.batch import iterate_headers
 from moldau.records.builder import build_batch
 from moldau.records.compression import Codec
@@ -179,35 +179,6 @@ def marker(producer_id: int, base_offset: int, kind: ControlType) -> bytes:
     return build_end_txn_batch(
         EndTxnMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp=0, base_offset=base_offset
     )
-
-
-def test_aborted_transactions_are_left_out_and_the_next_of_the_producer_is_not() -> None:
-    log = (
-        transaction(1, 0, b"aborted")
-        + transaction(2, 1, b"committed")
-        + build_batch([Record(0, 0, None, b"plain")], base_offset=2)
-        + marker(1, 3, ControlType.ABORT)
-        + transaction(1, 4, b"second")
-        + marker(2, 5, ControlType.COMMIT)
-        + marker(1, 6, ControlType.COMMIT)
-    )
-    aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
-    seen = list(visible_records(log, aborted))
-    assert [record.value for _, records in seen for record in records] == [b"committed", b"plain", b"second"]
-    assert [next_offset for next_offset, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
-    everything = [record.value for _, records in visible_records(log) for record in records]
-    assert everything == [b"aborted", b"committed", b"plain", b"second"]
-
-
-def test_kafkas_own_transactions_are_read_as_its_consumer_reads_them() -> None:
-    """Six transactions of ten records, every second one aborted, each with a plain record after it."""
-    log = (GOLDEN / "txn-0.log").read_bytes()
-    aborted = [AbortedTransaction(producer_id=1, first_offset=offset) for offset in (12, 36, 60)]
-    committed = [record for _, records in visible_records(log, aborted) for record in records]
-    assert len(committed) == 36
-    spans = [range(12, 23), range(36, 47), range(60, 71)]
-    assert not any(record.offset in span for record in committed for span in spans)
-    assert len([record for _, records in visible_records(log) for record in records]) == 66
 
 
 def test_read_committed_asks_and_filters() -> None:

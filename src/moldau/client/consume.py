@@ -59,6 +59,7 @@ class ConsumeDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._news: asyncio.Future[None] | None = None
         self._watchers: list[asyncio.Future[None]] = []
+        self._failing_since: float | None = None
 
     def wake(self) -> None:
         """Something has changed."""
@@ -93,9 +94,19 @@ class ConsumeDriver:
     # Polls ------------------------------------------------------------------------------------------------
 
     async def poll(
-        self, timeout_s: float, limit: int, places: Collection[TopicPartition] | None = None
+        self,
+        timeout_s: float,
+        limit: int,
+        places: Collection[TopicPartition] | None = None,
+        *,
+        patience_s: float | None = None,
+        with_hidden: bool = False,
     ) -> list[tuple[Partition, RecordColumns]]:
-        """What is there or comes first, in columns by partition; nothing if nothing came in time."""
+        """What is there or comes first, in columns by partition; nothing if nothing came in time.
+
+        A failure that has not passed for `patience_s` is raised. `with_hidden` also tells of positions that
+        have moved past what is not to be seen.
+        """
         if self._is_polling:
             raise RuntimeError("the consumer is being polled already")
         self._is_polling = True
@@ -109,14 +120,20 @@ class ConsumeDriver:
                 taken = machine.take(limit, places)
                 if taken:
                     self.wake()
-                    taken = [each for each in taken if len(each[1])]
+                    taken = [each for each in taken if with_hidden or len(each[1])]
                     if taken:
                         return taken
                     continue
-                remaining_s = deadline - self._monotonic()
-                if remaining_s <= 0:
+                now = self._monotonic()
+                until = deadline
+                failure = machine.failure
+                if failure is not None and patience_s is not None and self._failing_since is not None:
+                    until = min(until, self._failing_since + patience_s)
+                    if until <= now and until < deadline:
+                        raise failure
+                if until <= now:
                     return []
-                await self._wait_for_news(remaining_s)
+                await self._wait_for_news(until - now)
                 if self.is_closed:
                     raise ClosedError.because("the consumer was closed")
         finally:
@@ -195,6 +212,11 @@ class ConsumeDriver:
             self._perform(effect)
         self._finish()
         self._set_timer()
+        is_failing = self.machine.failure is not None
+        if is_failing is (self._failing_since is None):
+            self._failing_since = self._monotonic() if is_failing else None
+            if self._news is not None:
+                release(self._news)  # how long to wait for it may be another matter
         if self._news is not None and self.machine.has_news:
             release(self._news)
         watchers, self._watchers = self._watchers, []

@@ -42,7 +42,7 @@ from moldau.client.consuming.config import EARLIEST, LATEST, ConsumerConfig, che
 from moldau.client.consuming.machine import Machine
 from moldau.client.consuming.positions import Partition, State
 from moldau.client.errors import BlockedTooLongError, ClosedError
-from moldau.client.producing.transactions import GroupMetadata, OffsetAndMetadata
+from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata
 from moldau.client.serializers import Deserializer, deserializer_of
 from moldau.client.topology import PartitionInfo, TopicPartition
 from moldau.config.option import ConfigError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from moldau.client.errors import BlockedTooLongError
-from moldau.client.producing.transactions import Operation
+from moldau.client.producing.operations import Operation
 from moldau.client.topology import TopicPartition
 from moldau.wire.errors import ErrorCode, KafkaError
 from moldau.wire.schema import Message

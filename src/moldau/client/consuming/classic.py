@@ -44,7 +44,7 @@ from moldau.client.consuming.metadata import Topics
 from moldau.client.consuming.positions import Positions
 from moldau.client.consuming.positions import State as Position
 from moldau.client.errors import error_of
-from moldau.client.producing.transactions import GroupMetadata
+from moldau.client.producing.operations import GroupMetadata
 from moldau.client.topology import TopicPartition
 from moldau.wire.codec import ProtocolError
 from moldau.wire.errors import ErrorCode, KafkaError, error_code

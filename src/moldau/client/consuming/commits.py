@@ -17,7 +17,7 @@ from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.consuming.coordinator import Coordinator
 from moldau.client.consuming.positions import Positions, State
 from moldau.client.errors import FencedError, error_of
-from moldau.client.producing.transactions import GroupMetadata, OffsetAndMetadata
+from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata
 from moldau.client.topology import TopicPartition
 from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.messages.offset_commit import (

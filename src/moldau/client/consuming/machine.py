@@ -22,7 +22,7 @@ from moldau.client.consuming.fetching import Fetching
 from moldau.client.consuming.membership import ConsumerMember, Subscription
 from moldau.client.consuming.metadata import Topics
 from moldau.client.consuming.positions import Partition, Positions, State
-from moldau.client.producing.transactions import GroupMetadata
+from moldau.client.producing.operations import GroupMetadata
 from moldau.client.topology import TopicInfo, TopicPartition
 from moldau.records.read_columns import RecordColumns
 from moldau.wire.errors import ErrorCode, KafkaError

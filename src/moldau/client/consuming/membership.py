@@ -32,7 +32,7 @@ from moldau.client.consuming.coordinator import Coordinator
 from moldau.client.consuming.metadata import Topics
 from moldau.client.consuming.positions import Positions, State
 from moldau.client.errors import error_of
-from moldau.client.producing.transactions import GroupMetadata
+from moldau.client.producing.operations import GroupMetadata
 from moldau.client.topology import TopicPartition
 from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.ids import ZERO_UUID, Uuid
