@@ -499,12 +499,12 @@ class AsyncConsumer:
 
     def _commit(self, offsets: Offsets | None, deadline_ms: int) -> Any:
         if offsets is None:
-            # Also of what was handed out and not come back from.
-            whole = {
-                place: OffsetAndMetadata(self._next_offset(partition))
-                for place, partition in self._machine.positions.partitions.items()
-                if partition.state is State.READ
-            }
+            whole = {}
+            for place, partition in self._machine.positions.partitions.items():
+                if partition.state is State.READ:
+                    offset = self._next_offset(partition)
+                    self._machine.positions.done_with(partition, offset)
+                    whole[place] = OffsetAndMetadata(offset)
         else:
             whole = {
                 TopicPartition(*place): OffsetAndMetadata(each) if isinstance(each, int) else each

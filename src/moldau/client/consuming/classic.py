@@ -11,7 +11,6 @@ answer counts only if it is to the request in flight. Heartbeats go from the ans
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
@@ -19,12 +18,8 @@ from typing import Any, NamedTuple
 from moldau.client.consuming.asking import (
     GROUP_LANE,
     Ask,
-    Assigned,
     Backoff,
-    Change,
     Effect,
-    Lost,
-    Revoked,
     may_pass,
     soonest,
 )
@@ -40,12 +35,11 @@ from moldau.client.consuming.assignors import (
 )
 from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.consuming.coordinator import Coordinator
+from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.metadata import Topics
 from moldau.client.consuming.positions import Positions
-from moldau.client.consuming.positions import State as Position
 from moldau.client.errors import error_of
 from moldau.client.producing.operations import GroupMetadata
-from moldau.client.topology import TopicPartition
 from moldau.wire.codec import ProtocolError
 from moldau.wire.errors import ErrorCode, KafkaError, error_code
 from moldau.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -89,14 +83,13 @@ class ClassicMember:
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
     ) -> None:
-        self.changes: deque[Change] = deque()
+        self.holding = Holding(positions)
         self.errors: dict[object, KafkaError] = {}
         self.subscription: frozenset[str] = frozenset()
         """Topics; none is no wish to be a member."""
         self.needed_topics: frozenset[str] = frozenset()
         """Those that the group is subscribed to, of which a leader has to know."""
         self.state = State.UNJOINED
-        self.owned: frozenset[TopicPartition] = frozenset()
         self.is_polling = False
         self.polled_ms: int | None = None
         self._config = config
@@ -117,6 +110,7 @@ class ClassicMember:
         self._next_heartbeat_ms = 0
         self._needs_to_join = True
         self._is_prepared = False
+        self._is_leaving = False
         self._leads = False
         self._has_to_assign = False
         self._is_fenced = False
@@ -142,33 +136,18 @@ class ClassicMember:
         """Have the group assign anew."""
         self._needs_to_join = True
 
-    def begin_change(self) -> Change:
-        """What the program has to be told next."""
-        change = self.changes[0]
-        if isinstance(change, Assigned):
-            self._positions.add(change.places, Position.NEW)
-        return change
-
-    def end_change(self) -> None:
-        change = self.changes.popleft()
-        if isinstance(change, Assigned):
-            self.owned |= frozenset(change.places)
-        else:
-            self._positions.remove(change.places)
-            self.owned -= frozenset(change.places)
-
     def give_back(self) -> None:
         """Everything, before the member leaves."""
-        if self.owned and not any(isinstance(change, Revoked | Lost) for change in self.changes):
-            has_lost = self._generation_id == _NO_GENERATION
-            self._take_away(Lost(sorted(self.owned)) if has_lost else Revoked(sorted(self.owned)))
+        self._is_leaving = True
+        self.holding.give_back(has_lost=self._generation_id == _NO_GENERATION)
 
     def leave(self, reason: str) -> list[Effect]:
         """Say goodbye, unless it is a static member, which may be about to come back."""
         is_known = bool(self._member_id) and self._config.group_instance_id is None
         effects = self._leave(reason) if is_known else []
+        self._is_leaving = False
         self._forget_generation()
-        self.changes.clear()
+        self.holding.changes.clear()
         return effects
 
     def _leave(self, reason: str) -> list[Effect]:
@@ -190,6 +169,7 @@ class ClassicMember:
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
         if self._is_fenced:
+            self.holding.lose()
             return [], None
         effects: list[Effect] = []
         if self._has_stopped_polling(now_ms):
@@ -236,17 +216,17 @@ class ClassicMember:
     def _may_join(self, now_ms: int) -> bool:
         if self.state not in (State.UNJOINED, State.STABLE) or not self._needs_to_join:
             return False
-        if self._in_flight is not None:
+        if self._in_flight is not None or self._is_leaving:
             return False
         return (
             self.polled_ms is not None and not self._has_stopped_polling(now_ms) and bool(self.subscription)
         )
 
     def _join(self, now_ms: int) -> tuple[list[Effect], int | None]:
-        if not self.changes and not self._is_prepared:
+        if not self.holding.changes and not self._is_prepared:
             self._is_prepared = True
             self._prepare()
-        if self.changes:
+        if self.holding.changes:
             return [], None  # `poll` goes on from there
         coordinator = self._coordinator
         if coordinator.error is not None:
@@ -290,23 +270,15 @@ class ClassicMember:
     def _prepare(self) -> None:
         """What has to be given back before the member joins again."""
         if self._generation_id == _NO_GENERATION:
-            given_back = self.owned
-            if given_back:
-                self._take_away(Lost(sorted(given_back)))
-            return
-        if self._is_cooperative:
-            given_back = frozenset(place for place in self.owned if place.topic not in self.subscription)
+            self.holding.lose()
+        elif self._is_cooperative:
+            gone = [place for place in self.holding.owned if place.topic not in self.subscription]
+            self.holding.revoke(gone)
         else:
-            given_back = self.owned
-        if given_back:
-            self._take_away(Revoked(sorted(given_back)))
-
-    def _take_away(self, change: Change) -> None:
-        self._positions.revoke(change.places)
-        self.changes.append(change)
+            self.holding.revoke(self.holding.owned)
 
     def _describe(self, assignor: ClassicAssignor) -> MemberSubscription:
-        owned = tuple(sorted(self.owned))
+        owned = tuple(sorted(self.holding.owned))
         return MemberSubscription(
             self.subscription,
             owned,
@@ -479,13 +451,15 @@ class ClassicMember:
         self._coordinator.answered()
         self.state = State.STABLE
         self._is_prepared = False
+        if self._is_leaving:
+            return
         remember(self._assignors[self._protocol], assigned, self._generation_id)
-        revoked = self.owned - assigned
+        revoked = self.holding.owned - assigned
         if revoked:
             # What others are to get of us they get in the next generation.
-            self._take_away(Revoked(sorted(revoked)))
+            self.holding.revoke(revoked)
             self._needs_to_join = True
-        self.changes.append(Assigned(sorted(assigned - self.owned)))
+        self.holding.assign(assigned - self.holding.owned)
 
     def _on_heartbeat(self, now_ms: int, about: Round, response: HeartbeatResponse) -> None:
         if about is self._heartbeat:
@@ -543,12 +517,11 @@ class ClassicMember:
         self._member_id = ""
         self._in_flight = self._heartbeat = None
         self._join_again()
-        self._positions.revoke(self.owned)
+        self.holding.stop_reading()
 
     def _fence(self, what: str) -> None:
         reason = f"{what}: another member has the group.instance.id {self._config.group_instance_id!r}"
         self.errors["fenced"] = error_of(ErrorCode.FENCED_INSTANCE_ID, reason)
         self._is_fenced = True
         self._forget_generation()
-        if self.owned and not self.changes:
-            self._take_away(Lost(sorted(self.owned)))
+        self.holding.lose()

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from moldau.client.consuming.asking import Ask, Backoff, Call, Effect, may_pass, soonest, too_late
 from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.consuming.coordinator import Coordinator
-from moldau.client.consuming.positions import Positions, State
+from moldau.client.consuming.positions import Partition, Positions, State
 from moldau.client.errors import FencedError, error_of
 from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata
 from moldau.client.topology import TopicPartition
@@ -56,19 +56,31 @@ class Member(Protocol):
     def metadata(self) -> GroupMetadata: ...
     @property
     def may_commit_by_itself(self) -> bool: ...
+    @property
+    def may_commit(self) -> bool:
+        """False for one that should be a member, and is none at the moment: what it has read may be somebody
+        else's, and a group without members takes commits from anybody."""
+        ...
+
     def on_commit_error(self, now_ms: int, who: GroupMetadata, code: ErrorCode) -> None: ...
 
 
 class Commit(Call):
-    """Offsets to commit; None stands for what the program has come back from when it leaves."""
+    """Offsets to commit; None stands for what the program has come back from when it leaves. `had` are the
+    partitions as the consumer had them when it was asked: in the next generation it may have them no more, or
+    again, behind others."""
 
-    __slots__ = ("offsets", "who")
+    __slots__ = ("had", "offsets", "who")
 
     def __init__(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline_ms: int | None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        deadline_ms: int | None,
+        had: Mapping[TopicPartition, Partition] | None = None,
     ) -> None:
         super().__init__("commit", deadline_ms)
         self.offsets = offsets
+        self.had = had or {}
         self.who: GroupMetadata | None = None
 
 
@@ -122,7 +134,8 @@ class Commits:
     ) -> Commit:
         """Commit after what is to be committed already. None is all that was handed out and come back
         from."""
-        call = Commit(offsets, deadline_ms)
+        had = {place: self._positions[place] for place in offsets or () if place in self._positions}
+        call = Commit(offsets, deadline_ms, had)
         if offsets is None and not self._changed() and self._commit is None and not self._queue:
             call.end(self.finished)
             return call
@@ -226,6 +239,12 @@ class Commits:
         offsets = self._changed() if commit.offsets is None else commit.offsets
         if not offsets:
             commit.end(self.finished)
+            return []
+        if not self._member.may_commit or any(
+            self._positions.partitions.get(place) is not partition for place, partition in commit.had.items()
+        ):
+            reason = "the group has gone on, and the partitions may be somebody else's"
+            commit.end(self.finished, error_of(ErrorCode.REBALANCE_IN_PROGRESS, reason))
             return []
         self._commit = commit
         who = commit.who = self._member.metadata

@@ -165,16 +165,15 @@ class Machine:
 
     @property
     def changes(self) -> deque[Change]:
-        return deque() if self.member is None else self.member.changes
+        return deque() if self.member is None else self.member.holding.changes
 
     def begin_change(self) -> Change:
         assert self.member is not None
-        return self.member.begin_change()
+        return self.member.holding.begin_change()
 
     def end_change(self) -> None:
         assert self.member is not None
-        change = self.member.changes[0]
-        self.member.end_change()
+        change = self.member.holding.end_change()
         gone = [place for place in change.places if place not in self.positions]
         self._let_go(gone)
 
@@ -262,6 +261,10 @@ class Machine:
     @property
     def may_commit_by_itself(self) -> bool:
         return self._is_assigned or (self.member is not None and self.member.may_commit_by_itself)
+
+    @property
+    def may_commit(self) -> bool:
+        return not self.subscription or bool(self.metadata.member_id)
 
     def on_commit_error(self, now_ms: int, who: GroupMetadata, code: ErrorCode) -> None:
         assert self.member is not None

@@ -11,26 +11,22 @@ when the program has finished with it; so nobody else gets it before.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from moldau.client.consuming.asking import (
     GROUP_LANE,
     Ask,
-    Assigned,
     Backoff,
-    Change,
     Effect,
-    Lost,
-    Revoked,
     may_pass,
     soonest,
 )
 from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.consuming.coordinator import Coordinator
+from moldau.client.consuming.holding import Holding
 from moldau.client.consuming.metadata import Topics
-from moldau.client.consuming.positions import Positions, State
+from moldau.client.consuming.positions import Positions
 from moldau.client.errors import error_of
 from moldau.client.producing.operations import GroupMetadata
 from moldau.client.topology import TopicPartition
@@ -78,10 +74,9 @@ class ConsumerMember:
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
     ) -> None:
-        self.changes: deque[Change] = deque()
+        self.holding = Holding(positions)
         self.errors: dict[object, KafkaError] = {}
         self.subscription = Subscription()
-        self.owned: frozenset[TopicPartition] = frozenset()
         self.is_polling = False
         self.polled_ms: int | None = None
         self.wants_all_topics = False
@@ -100,6 +95,7 @@ class ConsumerMember:
         self._interval_ms = _HEARTBEAT_MS
         self._next_ms = 0
         self._is_over = False
+        self._is_leaving = False
         self._ids: dict[str, Uuid] = {}  # of the topics that are owned
 
     @property
@@ -119,37 +115,26 @@ class ConsumerMember:
         self.polled_ms = now_ms
         self.is_polling = is_polling
 
-    def begin_change(self) -> Change:
-        change = self.changes[0]
-        if isinstance(change, Assigned):
-            self._positions.add(change.places, State.NEW)
-        return change
-
-    def end_change(self) -> None:
-        change = self.changes.popleft()
-        if isinstance(change, Assigned):
-            self.owned |= frozenset(change.places)
-        else:
-            self._positions.remove(change.places)
-            self.owned -= frozenset(change.places)
-
     def give_back(self) -> None:
-        if self.owned and not any(isinstance(change, Revoked | Lost) for change in self.changes):
-            self._take_away(Revoked(sorted(self.owned)) if self._is_member else Lost(sorted(self.owned)))
+        """Everything, before the member leaves."""
+        self._is_leaving = True
+        self.holding.give_back(has_lost=not self._is_member)
 
     def leave(self, reason: str) -> list[Effect]:
         effects: list[Effect] = []
         if self._is_member and self._coordinator.node_id is not None:
             epoch = _LEAVE if self._config.group_instance_id is None else _LEAVE_FOR_A_WHILE
             effects = [self._heartbeat(self._coordinator.node_id, epoch, {})]
+        self._is_leaving = False
         self._forget_membership()
-        self.changes.clear()
+        self.holding.changes.clear()
         return effects
 
     # What is to be done -----------------------------------------------------------------------------------
 
     def step(self, now_ms: int) -> tuple[list[Effect], int | None]:
         if self._is_over:
+            self.holding.lose()
             return [], None
         effects: list[Effect] = []
         has_stopped = (
@@ -166,9 +151,10 @@ class ConsumerMember:
         if has_stopped or self.polled_ms is None or not self.subscription or self._beat is not None:
             return effects, expires_ms
         if not self._is_member:
-            if self.owned and not self.changes:
-                self._take_away(Lost(sorted(self.owned)))
-            if self.changes:
+            if self._is_leaving:
+                return effects, expires_ms
+            self.holding.lose()
+            if self.holding.changes:
                 return effects, expires_ms
         coordinator = self._coordinator
         if coordinator.error is not None:
@@ -192,7 +178,7 @@ class ConsumerMember:
         """All that a heartbeat may say of the member."""
         names, pattern = self.subscription
         owned: dict[Uuid, list[int]] = {}
-        for place in sorted(self.owned):
+        for place in sorted(self.holding.owned):
             owned.setdefault(self._ids.get(place.topic, ZERO_UUID), []).append(place.partition)
         said: dict[str, Any] = {
             "rebalance_timeout_ms": self._config.max_poll_interval_ms,
@@ -236,7 +222,7 @@ class ConsumerMember:
     def _reconcile(self) -> None:
         """One step towards what the coordinator wants, when the program has been told of the last one."""
         self.wants_all_topics = False
-        if self._target is None or self.changes or not self._is_member:
+        if self._target is None or self.holding.changes or not self._is_member or self._is_leaving:
             return
         names = {topic.topic_id: name for name, topic in self._topics.known.items()}
         names |= {topic_id: name for name, topic_id in self._ids.items()}
@@ -248,17 +234,13 @@ class ConsumerMember:
             for index in indexes
         )
         self._ids = {names[topic_id]: topic_id for topic_id in self._target if topic_id in names} | {
-            place.topic: self._ids[place.topic] for place in self.owned if place.topic in self._ids
+            place.topic: self._ids[place.topic] for place in self.holding.owned if place.topic in self._ids
         }
-        revoked, added = self.owned - wanted, wanted - self.owned
+        revoked, added = self.holding.owned - wanted, wanted - self.holding.owned
         if revoked:
-            self._take_away(Revoked(sorted(revoked)))
+            self.holding.revoke(revoked)
         if added:
-            self.changes.append(Assigned(sorted(added)))
-
-    def _take_away(self, change: Change) -> None:
-        self._positions.revoke(change.places)
-        self.changes.append(change)
+            self.holding.assign(added)
 
     # What comes back --------------------------------------------------------------------------------------
 
@@ -283,8 +265,8 @@ class ConsumerMember:
     def _on_target(self, assignment: Assignment) -> None:
         is_first = self._target is None
         self._target = {each.topic_id: tuple(each.partitions) for each in assignment.topic_partitions}
-        if is_first and not self._target and not self.changes:
-            self.changes.append(Assigned(()))  # the program is told that it is a member
+        if is_first and not self._target and not self.holding.changes and not self._is_leaving:
+            self.holding.assign(())  # the program is told that it is a member
 
     def on_failure(self, now_ms: int, beat: Beat, error: KafkaError) -> None:
         if beat is not self._beat:
@@ -306,8 +288,7 @@ class ConsumerMember:
                 self._is_over = True
                 self._forget_membership()
                 self.errors["fenced"] = error
-                if self.owned and not self.changes:
-                    self._take_away(Lost(sorted(self.owned)))
+                self.holding.lose()
                 return
         if not self._coordinator.lost(now_ms, error) and not may_pass(error):
             self.errors["heartbeat"] = error
@@ -320,4 +301,4 @@ class ConsumerMember:
         self._target = None
         self._said = {}
         self._beat = None
-        self._positions.revoke(self.owned)
+        self.holding.stop_reading()

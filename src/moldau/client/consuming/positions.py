@@ -136,6 +136,11 @@ class Positions:
         for partition in self.partitions.values():
             partition.processed = partition.position
 
+    def done_with(self, partition: Partition, offset: int) -> None:
+        """The program is done with what is before `offset`, since it says so."""
+        assert partition.processed <= offset <= partition.position
+        partition.processed = offset
+
     def to_commit(self) -> Mapping[TopicPartition, int]:
         return {
             place: partition.processed
