@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moldau.client.consumed import ConsumerBatch, ConsumerRecord
+    from moldau.client.consumer import AsyncConsumer, DeserializationError
     from moldau.client.errors import (
         AbortableError,
         BlockedTooLongError,
         ClosedError,
+        CommitFailedError,
         DeliveryTimeoutError,
         FatalError,
         FencedError,
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     )
     from moldau.client.producer import AsyncProducer
     from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+    from moldau.client.sync_consumer import Consumer
     from moldau.client.sync_producer import Producer
     from moldau.client.topology import TopicPartition
     from moldau.config.option import ConfigError
@@ -29,11 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbortableError",
+    "AsyncConsumer",
     "AsyncProducer",
     "BlockedTooLongError",
     "ClosedError",
+    "CommitFailedError",
     "ConfigError",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
     "DeliveryTimeoutError",
+    "DeserializationError",
     "ErrorCode",
     "FatalError",
     "FencedError",
@@ -52,6 +62,11 @@ __all__ = [
 __version__ = "0.1.0"
 
 _WHERE = {
+    "AsyncConsumer": "moldau.client.consumer",
+    "Consumer": "moldau.client.sync_consumer",
+    "ConsumerBatch": "moldau.client.consumed",
+    "ConsumerRecord": "moldau.client.consumed",
+    "DeserializationError": "moldau.client.consumer",
     "AsyncProducer": "moldau.client.producer",
     "Producer": "moldau.client.sync_producer",
     "TopicPartition": "moldau.client.topology",
@@ -66,6 +81,7 @@ _WHERE = {
             "AbortableError",
             "BlockedTooLongError",
             "ClosedError",
+            "CommitFailedError",
             "DeliveryTimeoutError",
             "FatalError",
             "FencedError",

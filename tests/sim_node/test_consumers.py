@@ -127,8 +127,7 @@ class Run:
                     place = TopicPartition(record.topic, record.partition)
                     wanted = expected[place]
                     if wanted is None:
-                        assert record.offset in self.attempted[place], f"{name} begins {place} at
-                        {record.offset}"
+                        assert record.offset in self.attempted[place], f"{name}: {record.offset} begins"
                     else:
                         assert record.offset == wanted, f"{name} reads {record.offset} after {wanted - 1}"
                     expected[place] = record.offset + 1

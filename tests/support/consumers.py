@@ -32,6 +32,7 @@ from kafka.coordinator.assignors import cooperative_sticky as kafka_sticky
 from kafka.coordinator.assignors import range as kafka_range
 from kafka.coordinator.assignors import roundrobin as kafka_roundrobin
 
+import moldau
 from bench.kafka import end_process, kafka_classpath
 from tests.support.clients import Confluent as Producers
 
@@ -210,6 +211,45 @@ class Aiokafka:
         return []
 
 
+class Moldau:
+    def __init__(self, settings: Settings) -> None:
+        options: dict[str, Any] = {"group_protocol": settings.protocol}
+        if settings.protocol == "classic":
+            options |= {
+                "session_timeout_ms": settings.session_ms,
+                "heartbeat_interval_ms": HEARTBEAT_MS,
+                "partition_assignment_strategy": settings.assignor,
+            }
+        self._consumer = moldau.Consumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group_id,
+            group_instance_id=settings.instance_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=50,
+            reconnect_backoff_max_ms=200,
+            metadata_max_age_ms=1000,
+            **options,
+        )
+        self._consumer.start()
+        self._consumer.subscribe([settings.topic])
+
+    def poll(self) -> list[Got]:
+        records = self._consumer.poll(POLL_MS / 1000)
+        return [Got(record.partition, record.offset, record.value) for record in records]
+
+    def commit(self) -> None:
+        with suppress(moldau.KafkaError):
+            self._consumer.commit()
+
+    def assignment(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> list[Got]:
+        self._consumer.close()
+        return []
+
+
 class Java:
     """Kafka's VerifiableConsumer, a process that tells what becomes of it in lines of JSON. What it got it
     commits by itself."""
@@ -289,6 +329,7 @@ LIBRARIES: dict[str, Callable[[Settings], Consumer]] = {
     "confluent-kafka": Confluent,
     "aiokafka": Aiokafka,
     "kafka-python": KafkaPython,
+    "moldau": Moldau,
 }
 WITH_JAVA = {**LIBRARIES, "java": Java}
 

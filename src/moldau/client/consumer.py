@@ -312,14 +312,24 @@ class AsyncConsumer:
                 record = self._unread[0].next()
                 if record is not None:
                     return record
-                self._unread.popleft()
-            driver = self._started()
-            taken = await driver.poll(_FOREVER_S, self.config.max_poll_records)
-            for partition, columns in taken:
-                life = partition.life
-                batch = self._batch(partition, columns)
-                if batch is not None:
-                    self._unread.append(_Run(self._machine, partition, life, batch))
+                self._end_run()
+            await self._fill()
+
+    async def _fill(self) -> None:
+        """Poll for an iteration, however long that takes."""
+        driver = self._started()
+        for partition, columns in await driver.poll(_FOREVER_S, self.config.max_poll_records):
+            life = partition.life
+            batch = self._batch(partition, columns)
+            if batch is not None:
+                self._unread.append(_Run(self._machine, partition, life, batch))
+
+    def _end_run(self) -> None:
+        """What an iteration did not come to of it is handed out again."""
+        run = self._unread.popleft()
+        if run.is_current and run.left:
+            self._machine.fetching.forget([run.partition.place])
+            self._machine.positions.rewind(run.partition, run.next_offset)
 
     def _batch(self, partition: Partition, columns: RecordColumns) -> ConsumerBatch | None:
         if self._deserialize_key is None and self._deserialize_value is None:
@@ -369,12 +379,8 @@ class AsyncConsumer:
         return ConsumerBatch(topic, index, part.offsets, part.timestamps, keys, values, part.headers)
 
     def _give_back_unread(self) -> None:
-        """What an iteration did not come to is handed out again."""
         while self._unread:
-            run = self._unread.popleft()
-            if run.is_current and run.left:
-                self._machine.fetching.forget([run.partition.place])
-                self._machine.positions.rewind(run.partition, run.next_offset)
+            self._end_run()
 
     # Positions --------------------------------------------------------------------------------------------
 
@@ -587,11 +593,7 @@ class _Run:
 
     def next(self) -> ConsumerRecord | None:
         partition = self.partition
-        if not self.left or not self.is_current:
-            return None
-        if partition.is_paused:
-            self._machine.fetching.forget([partition.place])
-            self._machine.positions.rewind(partition, self.next_offset)
+        if not self.left or partition.is_paused or not self.is_current:
             return None
         record: ConsumerRecord = next(self._records)
         self.left -= 1

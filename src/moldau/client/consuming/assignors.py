@@ -22,7 +22,6 @@ from moldau.wire.messages.consumer_protocol import (
 _VERSION = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _VERSION_MAX = 3
-_ROUNDS_MAX = 64
 
 
 class MemberSubscription(NamedTuple):
@@ -117,31 +116,43 @@ def assign_sticky(members: Members, partitions: Mapping[str, int]) -> dict[str, 
             subscribers[topic] = those
     rank = {member_id: number for number, member_id in enumerate(ordered)}
 
+    if len({member.topics.intersection(partitions) for member in members.values()}) == 1:
+        _give_back_beyond_quota(shares, sum(partitions[topic] for topic in subscribers))
+        claims = {place: member_id for member_id, places in shares.items() for place in places}
+
     def least_of(topic: str) -> str:
         return min(subscribers[topic], key=lambda member_id: (len(shares[member_id]), rank[member_id]))
 
     # Who can be given to few is given first.
-    free = [
-        TopicPartition(topic, index)
-        for topic in sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic))
-        for index in range(partitions[topic])
-        if TopicPartition(topic, index) not in claims
-    ]
-    for place in free:
-        shares[least_of(place.topic)].append(place)
-    # A move makes two sizes more alike, so this comes to an end.
-    for _ in range(_ROUNDS_MAX):
-        has_moved = False
-        for giver in sorted(ordered, key=lambda member_id: -len(shares[member_id])):
-            for place in reversed(shares[giver].copy()):
-                taker = least_of(place.topic)
-                if len(shares[giver]) - len(shares[taker]) >= 2:
-                    shares[giver].remove(place)
-                    shares[taker].append(place)
-                    has_moved = True
-        if not has_moved:
-            break
+    for topic in sorted(subscribers, key=lambda topic: (len(subscribers[topic]), topic)):
+        for index in range(partitions[topic]):
+            place = TopicPartition(topic, index)
+            if place not in claims:
+                shares[least_of(topic)].append(place)
+    while _move_one(shares, least_of):
+        pass  # each move makes two sizes more alike, so this comes to an end
     return {member_id: sorted(places) for member_id, places in shares.items()}
+
+
+def _give_back_beyond_quota(shares: dict[str, list[TopicPartition]], total: int) -> None:
+    least, extra = divmod(total, len(shares))
+    # Who has more already is the first to be allowed one more than the least.
+    by_size = sorted(shares, key=lambda member_id: -len(shares[member_id]))
+    for number, member_id in enumerate(by_size):
+        shares[member_id] = sorted(shares[member_id])[: least + (number < extra)]
+
+
+def _move_one(shares: dict[str, list[TopicPartition]], least_of: Callable[[str], str]) -> bool:
+    """From who has most, as far as there is somebody to take it."""
+    for giver in sorted(shares, key=lambda member_id: -len(shares[member_id])):
+        takers: dict[str, str] = {}
+        for place in reversed(shares[giver]):
+            taker = takers.get(place.topic) or takers.setdefault(place.topic, least_of(place.topic))
+            if len(shares[giver]) - len(shares[taker]) >= 2:
+                shares[giver].remove(place)
+                shares[taker].append(place)
+                return True
+    return False
 
 
 def assign_cooperatively(members: Members, partitions: Mapping[str, int]) -> Shares:

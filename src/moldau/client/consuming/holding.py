@@ -68,8 +68,8 @@ class Holding:
         return change
 
     def _take_away(self, kind: type[Revoked] | type[Lost], places: Iterable[TopicPartition]) -> None:
-        gone = {place for change in self.changes if not isinstance(change, Assigned) for place in
-        change.places} rest = sorted(set(places) - gone)
+        told_of = (change.places for change in self.changes if not isinstance(change, Assigned))
+        rest = sorted(set(places).difference(*told_of))
         if rest:
             self._positions.revoke(rest)
             self.changes.append(kind(rest))
