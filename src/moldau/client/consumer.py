@@ -109,6 +109,7 @@ class AsyncConsumer:
         self._owns_cluster = cluster is None
         self._owned_runtime: Any = None
         self._driver: ConsumeDriver | None = None
+        self._is_closing = False
         self._is_closed = False
         self._on_assigned: OnChange | None = None
         self._on_revoked: OnChange | None = None
@@ -174,11 +175,12 @@ class AsyncConsumer:
 
     async def close(self, *, leave_group: bool = True) -> None:
         """Commit what was handed out, if that happens by itself, give the partitions back, and hang up."""
-        if self._is_closed:
+        if self._is_closed or self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         driver = self._driver
         if driver is None or self._cluster is None:
+            self._is_closed = True
             return
         try:
             self._give_back_unread()
@@ -192,9 +194,10 @@ class AsyncConsumer:
                     await driver.wait(machine.commits.commit(None, self._deadline_ms()))
                 except KafkaError:
                     pass  # who comes next reads a bit of it again
-            if leave_group and machine.member is not None:
-                await driver.leave(machine.member.leave("the consumer is being closed"))
+            if leave_group:
+                await driver.leave(machine.unsubscribe("the consumer is being closed"))
         finally:
+            self._is_closed = True
             await driver.close()
             if self._owns_cluster:
                 self._cluster.close()
@@ -234,7 +237,7 @@ class AsyncConsumer:
         self._machine.positions.came_back()
         self._machine.give_back()
         await driver.tell_changes()
-        await driver.leave(self._machine.unsubscribe())
+        await driver.leave(self._machine.unsubscribe("the consumer unsubscribed"))
 
     def assign(self, places: Iterable[Place]) -> None:
         """Read exactly these partitions, whatever others do. With a `group.id`, from the committed

@@ -135,9 +135,9 @@ class Machine:
         for partition in self.positions.in_state(State.RESET):
             partition.reset = partition.reset or self.config.reset
 
-    def unsubscribe(self) -> list[Effect]:
+    def unsubscribe(self, reason: str) -> list[Effect]:
         """The changes that go before, as `give_back` makes them, have been told."""
-        effects = [] if self.member is None else self.member.leave("the consumer unsubscribed")
+        effects = [] if self.member is None else self.member.leave(reason)
         self.subscription = Subscription()
         self._pattern = None
         self._is_assigned = False
