@@ -1,5 +1,5 @@
-"""Reading given partitions from given offsets, on a cluster at hand: a consumer without group and options, for
-commands and tests that come to an end.
+"""Reading given partitions from given offsets, on a cluster at hand: a consumer without group and options,
+for commands and tests that come to an end.
 
 Answerable for how long a failure may last: it passes within the cluster's `retry_timeout_s`, or it is raised.
 Everything else is the consumer's rules.
