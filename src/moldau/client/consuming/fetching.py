@@ -52,7 +52,6 @@ class Flight(NamedTuple):
     node_id: int
     asked: dict[TopicPartition, tuple[int, int]]  # the life and the offset of each
     names: dict[bytes, str]  # of topics by their ids
-    reserved: int
 
 
 class Fetching:
@@ -85,6 +84,7 @@ class Fetching:
         self._pauses: dict[int, Backoff] = {}
         self._partition_pauses: dict[TopicPartition, int] = {}
         self._chunks: dict[TopicPartition, deque[Chunk]] = {}
+        self._asked_for: Collection[TopicPartition] | None = None  # by the program, the last time
         self._round: deque[TopicPartition] = deque()  # who has chunks, in the order of their turns
 
     # What to fetch ----------------------------------------------------------------------------------------
@@ -117,16 +117,23 @@ class Fetching:
             if pause is not None and pause.until_ms > now_ms:
                 wakeup_ms = soonest(wakeup_ms, pause.until_ms)
             elif node_id not in self._flights:
-                ask = self._fetch_from(node_id, them)
+                ask = self._fetch_from(node_id, them, len(by_node))
                 if ask is not None:
                     effects.append(ask)
         return effects, wakeup_ms
 
-    def _fetch_from(self, node_id: int, them: list[tuple[Partition, PartitionInfo]]) -> Ask | None:
-        if any(len(self._chunks.get(partition.place, ())) >= _CHUNKS_MAX for partition, _ in them):
-            return None
+    def _fetch_from(
+        self, node_id: int, them: list[tuple[Partition, PartitionInfo]], node_count: int
+    ) -> Ask | None:
+        full = {each.place for each, _ in them if len(self._chunks.get(each.place, ())) >= _CHUNKS_MAX}
+        if full:
+            if self._asked_for is None or not full.isdisjoint(self._asked_for):
+                return None
+            them = [each for each in them if each[0].place not in full]
+            if not them:
+                return None
         config = self._config
-        room = self._room()
+        room = self._room(node_count)
         if room <= 0:
             return None
         max_bytes = min(config.fetch_max_bytes, room)
@@ -150,7 +157,7 @@ class Fetching:
         changed, forgotten = session.begin_request(wanted)
         session_id, epoch = session.session_id, session.epoch
         asked = {partition.place: (partition.life, partition.fetch_offset) for partition, _ in them}
-        flight = self._flights[node_id] = Flight(node_id, asked, names, max_bytes)
+        flight = self._flights[node_id] = Flight(node_id, asked, names)
 
         def message(version: int) -> Message:
             return FetchRequest(
@@ -168,16 +175,18 @@ class Fetching:
         version_max = None if by_id else _BY_NAME_MAX
         return Ask(self, flight, node_id, FetchRequest, message, FetchResponse, version_max, lane=FETCH_LANE)
 
-    def _room(self) -> int:
-        """Bytes that may be asked for. What waits for a partition that is paused gives way to the others."""
+    def _room(self, node_count: int) -> int:
+        """Bytes that a node may be asked for: its part of what there is room for, since no node is to keep the
+        others from being asked. What nobody can take at the moment gives way."""
         limit = self._config.prefetch_max_bytes
-        reserved = sum(flight.reserved for flight in self._flights.values())
-        if self.bytes_waiting + reserved >= limit:
+        if self.bytes_waiting >= limit:
             for place in list(self._chunks):
-                partition = self._positions.partitions.get(place)
-                if partition is None or partition.is_paused:
+                if not self._can_take(place) or (
+                    self._asked_for is not None and place not in self._asked_for
+                ):
                     self._forget(place)
-        return limit - self.bytes_waiting - reserved
+        room = limit - self.bytes_waiting
+        return max(room // node_count, 1) if room > 0 else 0
 
     # What comes -------------------------------------------------------------------------------------------
 
@@ -311,6 +320,7 @@ class Fetching:
     ) -> list[tuple[Partition, RecordColumns]]:
         """Up to `limit` records of what waits, a partition after the other. Raises what the program has to
         know when there is nothing to hand out before it."""
+        self._asked_for = places
         taken: list[tuple[Partition, RecordColumns]] = []
         for _ in range(len(self._round)):
             if limit <= 0 or not self._round:
