@@ -10,10 +10,11 @@ from pathlib import Path
 from moldau.client.config import ConnectionConfig
 from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.producing.config import ProducerConfig
+from moldau.client.sharing.config import ShareConsumerConfig
 from moldau.config.option import Section
 
 PAGE = Path(__file__).parent.parent / "docs" / "client.md"
-SECTIONS: tuple[type[Section], ...] = (ProducerConfig, ConsumerConfig, ConnectionConfig)
+SECTIONS: tuple[type[Section], ...] = (ProducerConfig, ConsumerConfig, ShareConsumerConfig, ConnectionConfig)
 
 
 def table(section: type[Section]) -> str:

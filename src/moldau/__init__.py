@@ -25,16 +25,21 @@ if TYPE_CHECKING:
     )
     from moldau.client.producer import AsyncProducer
     from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+    from moldau.client.share_consumer import AsyncShareConsumer, ShareRecord
+    from moldau.client.sharing.fetching import AcknowledgeType
     from moldau.client.sync_consumer import Consumer
     from moldau.client.sync_producer import Producer
+    from moldau.client.sync_share_consumer import ShareConsumer
     from moldau.client.topology import TopicPartition
     from moldau.config.option import ConfigError
     from moldau.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
     "AbortableError",
+    "AcknowledgeType",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "BlockedTooLongError",
     "ClosedError",
     "CommitFailedError",
@@ -55,6 +60,8 @@ __all__ = [
     "Producer",
     "RecordError",
     "RetriableError",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "__version__",
 ]
@@ -67,6 +74,10 @@ _WHERE = {
     "ConsumerBatch": "moldau.client.consumed",
     "ConsumerRecord": "moldau.client.consumed",
     "DeserializationError": "moldau.client.consumer",
+    "AsyncShareConsumer": "moldau.client.share_consumer",
+    "ShareConsumer": "moldau.client.sync_share_consumer",
+    "ShareRecord": "moldau.client.share_consumer",
+    "AcknowledgeType": "moldau.client.sharing.fetching",
     "AsyncProducer": "moldau.client.producer",
     "Producer": "moldau.client.sync_producer",
     "TopicPartition": "moldau.client.topology",

@@ -60,7 +60,7 @@ def test_the_programs_of_the_client_do_what_its_page_says(tmp_path: Path) -> Non
     page = (ROOT / "docs/client.md").read_text()
     # Those behind this mark need a broker with transactions.
     codes = PROGRAM.findall(
-        re.sub(r"<!-- needs transactions -->\n```python\n.*?```", "", page, flags=re.DOTALL)
+        re.sub(r"<!-- needs (?:transactions|share groups) -->\n```python\n.*?```", "", page, flags=re.DOTALL)
     )
     assert len(codes) == 8
     with MoldauNode(tmp_path / "data") as node:

@@ -28,11 +28,10 @@ from moldau.client.consuming.asking import (
     Revoked,
 )
 from moldau.client.consuming.machine import Machine
-from moldau.client.consuming.positions import Partition
 from moldau.client.delivery import release
 from moldau.client.errors import ClosedError
+from moldau.client.sharing.machine import ShareMachine
 from moldau.client.topology import TopicPartition
-from moldau.records.read_columns import RecordColumns
 from moldau.runtime.interfaces import Runtime, Timer
 from moldau.wire.api import ApiKey
 from moldau.wire.errors import KafkaError
@@ -44,7 +43,9 @@ _LEAVE_TIMEOUT_S = 5.0
 
 
 class ConsumeDriver:
-    def __init__(self, runtime: Runtime, cluster: Cluster, machine: Machine, tell: Tell) -> None:
+    def __init__(
+        self, runtime: Runtime, cluster: Cluster, machine: Machine | ShareMachine, tell: Tell
+    ) -> None:
         self.cluster = cluster
         self.machine = machine
         self.is_closed = False
@@ -101,7 +102,7 @@ class ConsumeDriver:
         *,
         patience_s: float | None = None,
         with_hidden: bool = False,
-    ) -> list[tuple[Partition, RecordColumns]]:
+    ) -> list[Any]:
         """What is there or comes first, in columns by partition; nothing if nothing came in time.
 
         A failure that has not passed for `patience_s` is raised. `with_hidden` also tells of positions that
@@ -120,9 +121,9 @@ class ConsumeDriver:
                 taken = machine.take(limit, places)
                 if taken:
                     self.wake()
-                    taken = [each for each in taken if with_hidden or len(each[1])]
-                    if taken:
-                        return taken
+                    seen = [each for each in taken if with_hidden or len(each.columns)]
+                    if seen:
+                        return seen
                     continue
                 now = self._monotonic()
                 until = deadline
@@ -146,7 +147,7 @@ class ConsumeDriver:
         while machine.changes:
             change = machine.begin_change()
             try:
-                if isinstance(change, Revoked) and machine.config.enable_auto_commit:
+                if isinstance(change, Revoked) and machine.commits_by_itself:
                     await self._commit_before(change)
                 told = self._tell(change)
                 if inspect.isawaitable(told):
@@ -157,6 +158,7 @@ class ConsumeDriver:
 
     async def _commit_before(self, change: Revoked) -> None:
         """What was handed out of partitions that go to others, who begin there."""
+        assert isinstance(self.machine, Machine)
         commits = self.machine.commits
         assert commits is not None
         timeout_ms = min(self.machine.config.default_api_timeout_ms, self.machine.config.max_poll_interval_ms)
@@ -254,11 +256,9 @@ class ConsumeDriver:
         self.wake()
 
     async def _refresh(self, topics: tuple[str, ...] | None) -> None:
-        config = self.machine.config
+        creates = topics is not None and self.machine.creates_topics
         try:
-            view = await self.cluster.refresh(
-                topics, allow_auto_topic_creation=topics is not None and config.allow_auto_create_topics
-            )
+            view = await self.cluster.refresh(topics, allow_auto_topic_creation=creates)
         except KafkaError as error:
             self.machine.topics.on_failure(self._now_ms(), error)
         else:

@@ -54,6 +54,13 @@ class Flight(NamedTuple):
     names: dict[bytes, str]  # of topics by their ids
 
 
+class Taken(NamedTuple):
+    """What is handed out of a partition in one piece."""
+
+    partition: Partition
+    columns: RecordColumns
+
+
 class Fetching:
     def __init__(
         self,
@@ -176,7 +183,7 @@ class Fetching:
         return Ask(self, flight, node_id, FetchRequest, message, FetchResponse, version_max, lane=FETCH_LANE)
 
     def _room(self, node_count: int) -> int:
-        """Bytes that a node may be asked for: its part of what there is room for, since no node is to keep the
+        """Bytes that a node may be asked for: its part of what there is room for, since none is to keep the
         others from being asked. What nobody can take at the moment gives way."""
         limit = self._config.prefetch_max_bytes
         if self.bytes_waiting >= limit:
@@ -315,13 +322,11 @@ class Fetching:
         """Whether all nodes that are being asked have answered since then."""
         return all(self.heard_at.get(node_id, -1) >= moment_ms for node_id in self._flights)
 
-    def take(
-        self, limit: int, places: Collection[TopicPartition] | None = None
-    ) -> list[tuple[Partition, RecordColumns]]:
+    def take(self, limit: int, places: Collection[TopicPartition] | None = None) -> list[Taken]:
         """Up to `limit` records of what waits, a partition after the other. Raises what the program has to
         know when there is nothing to hand out before it."""
         self._asked_for = places
-        taken: list[tuple[Partition, RecordColumns]] = []
+        taken: list[Taken] = []
         for _ in range(len(self._round)):
             if limit <= 0 or not self._round:
                 break
@@ -335,9 +340,7 @@ class Fetching:
             raise self.errors.pop(next(iter(self.errors)))
         return taken
 
-    def _take_from(
-        self, partition: Partition, limit: int, taken: list[tuple[Partition, RecordColumns]]
-    ) -> int:
+    def _take_from(self, partition: Partition, limit: int, taken: list[Taken]) -> int:
         """What of one partition comes in one piece, as far as that goes; how many those were."""
         chunks = self._chunks[partition.place]
         found: RecordColumns | None = None
@@ -370,9 +373,9 @@ class Fetching:
         if not chunks:
             self._drop(partition.place)
         if found is not None:
-            taken.append((partition, found))
+            taken.append(Taken(partition, found))
         elif count == 0:
-            taken.append((partition, RecordColumns()))
+            taken.append(Taken(partition, RecordColumns()))
         return count
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
@@ -406,4 +409,4 @@ def _of_partition(partition: Partition, error: KafkaError) -> KafkaError:
     return type(error)(error.code, reason)
 
 
-__all__ = ["Fetching", "Flight"]
+__all__ = ["Fetching", "Flight", "Taken"]

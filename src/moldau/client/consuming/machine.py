@@ -18,13 +18,12 @@ from moldau.client.consuming.classic import ClassicMember
 from moldau.client.consuming.commits import Commits
 from moldau.client.consuming.config import ConsumerConfig
 from moldau.client.consuming.coordinator import Coordinator
-from moldau.client.consuming.fetching import Fetching
+from moldau.client.consuming.fetching import Fetching, Taken
 from moldau.client.consuming.membership import ConsumerMember, Subscription
 from moldau.client.consuming.metadata import Topics
-from moldau.client.consuming.positions import Partition, Positions, State
+from moldau.client.consuming.positions import Positions, State
 from moldau.client.producing.operations import GroupMetadata
 from moldau.client.topology import TopicInfo, TopicPartition
-from moldau.records.read_columns import RecordColumns
 from moldau.wire.errors import ErrorCode, KafkaError
 
 
@@ -105,6 +104,14 @@ class Machine:
         )
 
     # What is read -----------------------------------------------------------------------------------------
+
+    @property
+    def creates_topics(self) -> bool:
+        return self.config.allow_auto_create_topics
+
+    @property
+    def commits_by_itself(self) -> bool:
+        return self.config.enable_auto_commit
 
     def subscribe(self, topics: Collection[str], pattern: str | None) -> None:
         """As a member of the group, from the next poll on."""
@@ -192,9 +199,7 @@ class Machine:
     def has_news(self) -> bool:
         return bool(self.changes) or self.fetching.has_news or any(self._errors())
 
-    def take(
-        self, limit: int, places: Collection[TopicPartition] | None = None
-    ) -> list[tuple[Partition, RecordColumns]]:
+    def take(self, limit: int, places: Collection[TopicPartition] | None = None) -> list[Taken]:
         for errors in self._errors():
             if errors:
                 raise errors.pop(next(iter(errors)))
