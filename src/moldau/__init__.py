@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RecordError,
         RetriableError,
     )
+    from moldau.client.once import AsyncOnce, Once, OnceBatch
     from moldau.client.producer import AsyncProducer
     from moldau.client.producing.operations import GroupMetadata, OffsetAndMetadata, PreparedTransaction
     from moldau.client.share_consumer import AsyncShareConsumer, ShareRecord
@@ -38,6 +39,7 @@ __all__ = [
     "AbortableError",
     "AcknowledgeType",
     "AsyncConsumer",
+    "AsyncOnce",
     "AsyncProducer",
     "AsyncShareConsumer",
     "BlockedTooLongError",
@@ -56,6 +58,8 @@ __all__ = [
     "InvalidConfigurationError",
     "KafkaError",
     "OffsetAndMetadata",
+    "Once",
+    "OnceBatch",
     "PreparedTransaction",
     "Producer",
     "RecordError",
@@ -69,6 +73,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 _WHERE = {
+    "AsyncOnce": "moldau.client.once",
+    "Once": "moldau.client.once",
+    "OnceBatch": "moldau.client.once",
     "AsyncConsumer": "moldau.client.consumer",
     "Consumer": "moldau.client.sync_consumer",
     "ConsumerBatch": "moldau.client.consumed",

@@ -62,7 +62,7 @@ def test_the_programs_of_the_client_do_what_its_page_says(tmp_path: Path) -> Non
     codes = PROGRAM.findall(
         re.sub(r"<!-- needs (?:transactions|share groups) -->\n```python\n.*?```", "", page, flags=re.DOTALL)
     )
-    assert len(codes) == 8
+    assert len(codes) == 9
     with MoldauNode(tmp_path / "data") as node:
         for code in codes:
             shown = re.findall(r"print\(.*\)  # (.*)", code)

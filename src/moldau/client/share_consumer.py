@@ -218,7 +218,7 @@ class AsyncShareConsumer:
 
 
 class _Delivered:
-    """Of one partition in the last poll: what has not been acknowledged, and what has but was not passed on."""
+    """Of one partition in the last poll: what is not acknowledged, and what is but was not passed on."""
 
     __slots__ = ("kinds", "left", "node_id")
 
