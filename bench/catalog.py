@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.loads import Load
+from bench.loads.client_consumers import ClientConsume
 from bench.loads.clients import ClientProduce
 from bench.loads.commit import Commit
 from bench.loads.compact import ZSTD, Compact, LatencyBesideCompaction
@@ -53,6 +54,7 @@ LOADS: list[Load] = [
     ConfluentProduce(name="produce-100b-confluent", record_bytes=100, records=2_000_000),
     ClientProduce(name="client-produce-100b", record_bytes=100, records=400_000),
     ClientProduce(name="client-produce-1k", record_bytes=1000, records=150_000),
+    ClientConsume(name="client-consume-100b", record_bytes=100, records=500_000),
     OneRecord(name="one-record", connections=1, in_flight=5, requests=200_000),
     OneRecord(name="one-record-50", connections=50, in_flight=1, requests=200_000),
     JavaConsumePerf(),
@@ -136,6 +138,35 @@ ROWS = [
     Row(load="client-produce-1k", metric="python_per_s", title="produce 1 KB: kafka-python"),
     Row(load="client-produce-1k", metric="vs_pure", title="produce 1 KB: ours / the faster pure Python one"),
     Row(load="client-produce-1k", metric="vs_confluent", title="produce 1 KB: ours / confluent-kafka"),
+    Row(load="client-consume-100b", metric="moldau_per_s", title="consume 100 B: our consumer"),
+    Row(
+        load="client-consume-100b",
+        metric="moldau_columns_per_s",
+        title="consume 100 B: our consumer, columns",
+    ),
+    Row(
+        load="client-consume-100b",
+        metric="moldau_sync_per_s",
+        title="consume 100 B: our consumer, from a thread",
+    ),
+    Row(load="client-consume-100b", metric="confluent_per_s", title="consume 100 B: confluent-kafka"),
+    Row(load="client-consume-100b", metric="aiokafka_per_s", title="consume 100 B: aiokafka"),
+    Row(load="client-consume-100b", metric="python_per_s", title="consume 100 B: kafka-python"),
+    Row(
+        load="client-consume-100b",
+        metric="cpu_python_vs_ours",
+        title="consume 100 B: CPU of kafka-python / of ours",
+    ),
+    Row(
+        load="client-consume-100b",
+        metric="cpu_aiokafka_vs_ours",
+        title="consume 100 B: CPU of aiokafka / of ours",
+    ),
+    Row(
+        load="client-consume-100b",
+        metric="cpu_confluent_vs_ours",
+        title="consume 100 B: CPU of confluent-kafka / of ours",
+    ),
     Row(
         load="one-record",
         metric="requests_per_s",
