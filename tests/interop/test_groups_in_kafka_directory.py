@@ -85,6 +85,8 @@ class Node:
             self.wait(request, 4, lambda answer: not answer.coordinators[0].error_code)
             describe = DescribeGroupsRequest(groups=[group])
             self.wait(describe, 5, lambda answer: not answer.groups[0].error_code)
+        # All partitions of the groups' topic are asked for the list, those of no group, too.
+        self.wait(ListGroupsRequest(), 5, lambda answer: not answer.error_code)
 
     def told(self) -> list[Any]:
         """All that it tells of groups."""

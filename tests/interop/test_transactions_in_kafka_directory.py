@@ -80,7 +80,8 @@ class Node:
 
     def is_settled(self) -> bool:
         answer: Any = self._peer.ask(DescribeTransactionsRequest(transactional_ids=list(IDS)), 0)
-        return not any(
+        # All partitions of the topic are asked for the list, those of none of the ids, too.
+        return _code(self._peer.ask(ListTransactionsRequest(), 2)) not in PASSING and not any(
             each.error_code in PASSING or each.transaction_state.startswith("Prepare")
             for each in answer.transaction_states
         )
